@@ -453,24 +453,32 @@ static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, c
 
 /* The least free memory in slabs for which cache_unpin looks closer. */
 #define UNPIN_LEAST (4 * HAK_MIB)
+/* Slabs that a call scrubs, so that no call takes more than a few milliseconds. */
+#define SCRUB_SLABS 512u
+
+static void cache_scrub(struct thread_cache *cache)
+{
+    lock_acquire(&cache->heap->lock);
+    cache->scrub_unit = heap_scrub_some(cache->heap, cache->scrub_unit, SCRUB_SLABS);
+    lock_release(&cache->heap->lock);
+}
 
 /* Gives back what the cache's blocks pin, and what lies between blocks in use, if that is too much (N10). */
 static void cache_unpin(struct thread_cache *cache)
 {
-    struct heap *heap = cache->heap;
-    size_t used = atomic_load_explicit(&heap->body->used_bytes, memory_order_relaxed), purged = 0;
-    size_t free = atomic_load_explicit(&heap->body->slab_bytes, memory_order_relaxed) - used;
-    enum waiting_unpin unpin;
+    const struct heap_body *body = cache->heap->body;
+    size_t used = atomic_load_explicit(&body->used_bytes, memory_order_relaxed);
+    size_t free = atomic_load_explicit(&body->slab_bytes, memory_order_relaxed) - used;
+    enum waiting_unpin unpin = UNPIN_NOTHING;
 
-    if (HAK_LIKELY(free < UNPIN_LEAST || waiting_is_held(used, &cache->peaks)) ||
-        (unpin = footprint_unpin(used, free, &cache->peaks)) == UNPIN_NOTHING)
-        return;
-    cache_flush_all(cache, true);
-    if (unpin != UNPIN_PAGES)
-        return;
-    lock_acquire(&heap->lock);
-    heap_scrub(heap, NULL, &purged);
-    lock_release(&heap->lock);
+    if (HAK_UNLIKELY(free >= UNPIN_LEAST && !waiting_is_held(used, &cache->peaks)))
+        unpin = footprint_unpin(used, free, &cache->peaks);
+    if (unpin != UNPIN_NOTHING)
+        cache_flush_all(cache, true);
+    if (unpin == UNPIN_PAGES)
+        cache->scrub_unit = 1;
+    if (HAK_UNLIKELY(cache->scrub_unit != 0))
+        cache_scrub(cache);
 }
 
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)

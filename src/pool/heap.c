@@ -230,6 +230,27 @@ bool heap_scrub(struct heap *heap, struct slab_look *look, size_t *purged)
     return done;
 }
 
+size_t heap_scrub_some(struct heap *heap, size_t unit, unsigned most)
+{
+    const uint8_t *classes = window_page_map();
+    size_t purged;
+
+    for (; unit < window_units(); unit++) {
+        unsigned class = __atomic_load_n(&classes[unit], __ATOMIC_RELAXED);
+        char *start = window_base() + unit * UNIT_SIZE;
+        struct slab *slab;
+        if (class == CLASS_NONE || class_is_span(class))
+            continue;
+        slab = slab_of(start);
+        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap || slab->start != start)
+            continue;
+        if (most-- == 0)
+            return unit;
+        slab_scrub(slab, NULL, &purged);
+    }
+    return 0;
+}
+
 static void heap_release_list(struct heap *heap, struct slab_list *list)
 {
     while (list->head) {

@@ -55,7 +55,7 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED); /* statistics read it without a lock */
     slab->next = NULL;
     slab->prev = NULL;
-    slab->scrubbed = false;
+    slab->scrubbed = slab->holes = false;
     atomic_store_explicit(&slab->remote_count, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
@@ -124,7 +124,7 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
             slab->summary &= HAK_SECURE ? ~(UINT64_C(1) << index) : slab->summary - 1;
     }
     slab->used += (uint32_t)(before - position);
-    slab->scrubbed = false;
+    slab->scrubbed = slab->holes = false;
     if (HAK_DEBUG) {
         for (size_t i = position; i < before; i++)
             touched_note(out[i], size, true);
@@ -218,6 +218,7 @@ bool slab_scrub(struct slab *slab, struct slab_look *look, size_t *purged)
         split = true;
         if (os_purge(slab->start + first * page, (at - first) * page)) {
             *purged += (at - first) * page;
+            slab->holes = true;
             if (HAK_DEBUG)
                 touched_note(slab->start + first * page, (at - first) * page, false);
         } else {

@@ -187,7 +187,7 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             slab = available->head;
             *zero = slab->zero && class_is_span(class);
         }
-        if (HAK_UNLIKELY(slab->scrubbed))
+        if (HAK_UNLIKELY(slab->holes))
             footprint_scrubbed_wanted();
         position = slab_take(slab, out, position);
         if (slab->summary == 0) {

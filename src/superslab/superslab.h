@@ -43,6 +43,7 @@ struct slab {
     bool dense;            /* there is probably memory behind most of it */
     bool unclean;          /* its units may have what was in a span (V7) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
+    bool holes;            /* some were purged, and no block was taken since */
     /* The first word lies in the owner's line. Classes of 1 KiB and more use no other word. Order: relaxed (H1). */
     _Atomic uint64_t local[SLAB_MAP_WORDS];
     /* Any thread changes these. From 192 bytes on all words lie in the count's line: a freer writes one line. */

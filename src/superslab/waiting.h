@@ -6,7 +6,7 @@
  *     free that made it wait, unless the program wanted such memory again within a purge delay before (N6).
  * N10: blocks in a thread's cache pin slabs, and blocks in use pin pages. Where N7 lets memory leave at a free, the
  *      thread flushes its cache each time that a quarter of its blocks came back while more waits than may, that in its
- *      slabs too. Each time that half came back, it also scrubs the slabs (pool/slab.h).
+ *      slabs too. Each time that half came back, it also scrubs the slabs (pool/slab.h), so many at a call.
  */
 #ifndef HAK_SUPERSLAB_WAITING_H
 #define HAK_SUPERSLAB_WAITING_H
