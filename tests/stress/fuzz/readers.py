@@ -239,7 +239,7 @@ def read_image(path, number):
     from hakmem.live.map import map_page
     from hakmem.live.memory import LiveError
     from hakmem.live.prometheus import prometheus_text
-    from hakmem.live.tables import print_snapshot
+    from hakmem.live.show import print_snapshot
     from hakmem.screen import Console
     from hakmem.serve.watch import Seen
 
