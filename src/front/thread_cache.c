@@ -453,13 +453,11 @@ static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, c
 
 /* The least free memory in slabs for which cache_unpin looks closer. */
 #define UNPIN_LEAST (4 * HAK_MIB)
-/* Slabs that a call scrubs, so that no call takes more than a few milliseconds. */
-#define SCRUB_SLABS 512u
 
 static void cache_scrub(struct thread_cache *cache)
 {
     lock_acquire(&cache->heap->lock);
-    cache->scrub_unit = heap_scrub_some(cache->heap, cache->scrub_unit, SCRUB_SLABS);
+    cache->scrub_unit = (uint32_t)heap_scrub_some(cache->heap, cache->scrub_unit);
     lock_release(&cache->heap->lock);
 }
 
@@ -475,7 +473,8 @@ static void cache_unpin(struct thread_cache *cache)
         unpin = footprint_unpin(used, free, &cache->peaks);
     if (unpin != UNPIN_NOTHING)
         cache_flush_all(cache, true);
-    if (unpin == UNPIN_PAGES)
+    /* Of libhakmem-secure only ticks scrub, which look at the seals first (harden/look.h). */
+    if (unpin == UNPIN_PAGES && !HAK_SECURE)
         cache->scrub_unit = 1;
     if (HAK_UNLIKELY(cache->scrub_unit != 0))
         cache_scrub(cache);

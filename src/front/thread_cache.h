@@ -76,9 +76,9 @@ struct thread_cache {
     uint16_t deep_refused_at;    /* when that was, by deep_time() */
     uint32_t growths;            /* shared_pool.growths when deep bins were last looked at */
     struct waiting_peaks peaks;  /* of the heap's used_bytes (N10) */
-    size_t scrub_unit;           /* the unit from which slabs are still to be scrubbed; 0: none (N10) */
     bool deep_room;              /* the cache has memory for deep bins */
     bool deep_touched;           /* some of that memory may have been written */
+    uint32_t scrub_unit;         /* the unit from which slabs are still to be scrubbed; 0: none (N10) */
     struct draw draw;
     struct stack_memory *stacks;
     struct heap *own;               /* the thread's heap, which holds the cache's memory */

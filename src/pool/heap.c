@@ -230,25 +230,37 @@ bool heap_scrub(struct heap *heap, struct slab_look *look, size_t *purged)
     return done;
 }
 
-size_t heap_scrub_some(struct heap *heap, size_t unit, unsigned most)
+/* Fills slabs[] with up to SCRUB_SLABS of the heap's, from *unit on. A unit that the page map says is in use keeps its
+ * SuperSlab's header mapped under pool.lock. */
+static unsigned find_slabs(const struct heap *heap, size_t *unit, struct slab **slabs)
 {
     const uint8_t *classes = window_page_map();
-    size_t purged;
+    unsigned count = 0;
 
-    for (; unit < window_units(); unit++) {
-        unsigned class = __atomic_load_n(&classes[unit], __ATOMIC_RELAXED);
-        char *start = window_base() + unit * UNIT_SIZE;
+    lock_acquire(&shared_pool.lock);
+    for (; *unit < window_units() && count < SCRUB_SLABS; ++*unit) {
+        unsigned class = __atomic_load_n(&classes[*unit], __ATOMIC_RELAXED);
+        char *start = window_base() + *unit * UNIT_SIZE;
         struct slab *slab;
         if (class == CLASS_NONE || class_is_span(class))
             continue;
         slab = slab_of(start);
-        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap || slab->start != start)
-            continue;
-        if (most-- == 0)
-            return unit;
-        slab_scrub(slab, NULL, &purged);
+        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap && slab->start == start)
+            slabs[count++] = slab;
     }
-    return 0;
+    lock_release(&shared_pool.lock);
+    return count;
+}
+
+size_t heap_scrub_some(struct heap *heap, size_t unit)
+{
+    struct slab *slabs[SCRUB_SLABS];
+    unsigned count = find_slabs(heap, &unit, slabs);
+    size_t purged = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        slab_scrub(slabs[i], NULL, &purged);
+    return unit < window_units() ? unit : 0;
 }
 
 static void heap_release_list(struct heap *heap, struct slab_list *list)

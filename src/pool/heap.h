@@ -192,9 +192,10 @@ struct slab_look;
 /* Scrubs the heap's slabs (slab_scrub). Adds the bytes to *purged. False: the system refused some. Under heap->lock. */
 HAK_HIDDEN bool heap_scrub(struct heap *heap, struct slab_look *look, size_t *purged);
 
-/* Scrubs up to `most` of the thread's slabs, from the window's unit on. Returns the unit to go on from, or 0 after all.
- * Under heap->lock. */
-HAK_HIDDEN size_t heap_scrub_some(struct heap *heap, size_t unit, unsigned most);
+/* Scrubs up to SCRUB_SLABS of the thread's slabs, from the window's unit on, so that no call takes more than a few
+ * milliseconds. Returns the unit to go on from, or 0 after all. Under heap->lock. */
+#define SCRUB_SLABS 512u
+HAK_HIDDEN size_t heap_scrub_some(struct heap *heap, size_t unit);
 
 /* Gives back all that the heap owns, live blocks too. Under heap->lock. */
 HAK_HIDDEN void heap_release_all(struct heap *heap);

@@ -188,7 +188,7 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             *zero = slab->zero && class_is_span(class);
         }
         if (HAK_UNLIKELY(slab->holes))
-            footprint_scrubbed_wanted();
+            footprint_holes_wanted();
         position = slab_take(slab, out, position);
         if (slab->summary == 0) {
             slab_list_remove(available, slab);

@@ -78,6 +78,7 @@ void footprint_decay(uint32_t now_ms)
     shared_pool.live_peak = shared_pool.live_low = footprint_live();
     shared_pool.live_peak_ms = now_ms;
     shared_pool.may_wait = base_min(shared_pool.may_wait, peak_with_slack());
+    shared_pool.holes_may_wait = base_min(shared_pool.holes_may_wait, peak_with_slack());
 }
 
 /* The bound of N2 for a footprint that grows by `growth` bytes. */
@@ -122,23 +123,29 @@ bool footprint_allows(size_t growth)
 
 enum waiting_unpin footprint_unpin(size_t used, size_t free, struct waiting_peaks *peaks)
 {
-    struct waiting_inputs inputs = { used, 0, atomic_load_explicit(&shared_pool.attended, memory_order_relaxed) };
+    struct waiting_inputs inputs = { .live = used };
     enum waiting_unpin unpin;
 
+    if (atomic_load_explicit(&shared_pool.attended, memory_order_relaxed))
+        return UNPIN_NOTHING;
     lock_acquire(&shared_pool.lock);
     inputs.wanted = shared_pool.may_wait;
-    unpin = waiting_unpin(inputs, footprint_waiting() + free, peaks);
-    if (unpin == UNPIN_PAGES)
-        footprint_note_trimmed();
+    unpin = waiting_unpin(inputs, shared_pool.holes_may_wait, footprint_waiting() + free, peaks);
+    if (unpin == UNPIN_PAGES) {
+        shared_pool.scrubbed = true;
+        shared_pool.scrubbed_ms = shared_pool_now_ms();
+    }
     lock_release(&shared_pool.lock);
     return unpin;
 }
 
-void footprint_scrubbed_wanted(void)
+void footprint_holes_wanted(void)
 {
     lock_acquire(&shared_pool.lock);
-    if (shared_pool.trimmed)
-        footprint_wanted_again();
+    if (shared_pool.scrubbed &&
+        base_elapsed(shared_pool_now_ms(), shared_pool.scrubbed_ms) < hak_options.purge_delay)
+        shared_pool.holes_may_wait = peak_with_slack();
+    shared_pool.scrubbed = false;
     lock_release(&shared_pool.lock);
 }
 

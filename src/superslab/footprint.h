@@ -16,8 +16,8 @@
  *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
  *     When units leave SuperSlabs in use because of N7, the flush follows at the next slow call.
  * N6: empty SuperSlabs and freed ranges beyond the bounds of the options and of N7 (waiting.h) leave at once, for N7
- *     also free units of SuperSlabs that are half free, and pages of slabs (N10). When the footprint grows again within
- *     a purge delay after that, or such pages are wanted, as much may wait as N2 allows, until the live peak falls.
+ *     also free units of SuperSlabs that are half free. When the footprint grows again within a purge delay after that,
+ *     as much may wait as N2 allows, until the live peak falls.
  */
 #ifndef HAK_SUPERSLAB_FOOTPRINT_H
 #define HAK_SUPERSLAB_FOOTPRINT_H
@@ -108,8 +108,8 @@ HAK_INLINE size_t footprint_waits_too_much(void)
 /* What the thread does of whose slabs `used` bytes are out and `free` are not (N10). Under no lock. */
 HAK_HIDDEN enum waiting_unpin footprint_unpin(size_t used, size_t free, struct waiting_peaks *peaks);
 
-/* Blocks of scrubbed slabs are wanted (N6). Any thread that does not hold pool.lock. */
-HAK_HIDDEN void footprint_scrubbed_wanted(void);
+/* A block of a slab with holes is wanted (N10). Any thread that does not hold pool.lock. */
+HAK_HIDDEN void footprint_holes_wanted(void);
 
 /* Call when more memory waits: sees to it that it leaves. Under no lock but pool.lock. */
 HAK_HIDDEN void footprint_note_waiting(void);

@@ -76,6 +76,9 @@ struct shared_pool {
     size_t may_wait;              /* bytes (N6) */
     uint32_t trimmed_ms;          /* when memory last left because too much waited (N6) */
     bool trimmed;                 /* trimmed_ms is set, and the footprint has not grown since then */
+    bool scrubbed;                /* scrubbed_ms is set, and no block of a slab with holes was taken since then */
+    uint32_t scrubbed_ms;         /* when pages last left from between blocks in use (N10) */
+    size_t holes_may_wait;        /* bytes (N10) */
     size_t footprint_peak;        /* the most bytes that footprint_of_blocks() has returned */
     /* Since the start. Entered less reused and purged is dirty_empties. */
     uint64_t lru_entered, lru_reused, lru_purged;

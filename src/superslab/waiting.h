@@ -6,7 +6,8 @@
  *     free that made it wait, unless the program wanted such memory again within a purge delay before (N6).
  * N10: blocks in a thread's cache pin slabs, and blocks in use pin pages. Where N7 lets memory leave at a free, the
  *      thread flushes its cache each time that a quarter of its blocks came back while more waits than may, that in its
- *      slabs too. Each time that half came back, it also scrubs the slabs (pool/slab.h), so many at a call.
+ *      slabs too. Each time that half came back, it also scrubs the slabs (pool/slab.h), so many at a call. If blocks
+ *      of such slabs are wanted within a purge delay, as much may wait in them as N2 allows (N6).
  */
 #ifndef HAK_SUPERSLAB_WAITING_H
 #define HAK_SUPERSLAB_WAITING_H
@@ -59,13 +60,15 @@ HAK_INLINE bool waiting_is_held(size_t live, struct waiting_peaks *peaks)
     return live > peaks->flush - peaks->flush / 4;
 }
 
-/* What a thread does of whose slabs inputs.live bytes are out, while `waiting` bytes wait. */
-HAK_INLINE enum waiting_unpin waiting_unpin(struct waiting_inputs inputs, size_t waiting, struct waiting_peaks *peaks)
+/* What a thread does of whose slabs inputs.live bytes are out, while `waiting` bytes wait. Because the program wanted
+ * pages between its blocks again, as much as `holes` may wait there. */
+HAK_INLINE enum waiting_unpin waiting_unpin(struct waiting_inputs inputs, size_t holes, size_t waiting,
+                                            struct waiting_peaks *peaks)
 {
     if (waiting_is_held(inputs.live, peaks) || inputs.attended || waiting <= waiting_most(inputs) + UNPIN_SPARE)
         return UNPIN_NOTHING;
     peaks->flush = inputs.live;
-    if (inputs.live > peaks->scrub / 2)
+    if (inputs.live > peaks->scrub / 2 || waiting <= holes)
         return UNPIN_CACHE;
     peaks->scrub = inputs.live;
     return UNPIN_PAGES;

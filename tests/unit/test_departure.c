@@ -44,22 +44,34 @@ static void test_unpin_rule(void **state)
         size_t live, waiting, wanted;
         bool attended;
         enum waiting_unpin unpin;
+        size_t holes;
     } rows[] = {
-        { 400, 0, 0, false, UNPIN_NOTHING },    { 301, 300, 0, false, UNPIN_NOTHING },
-        { 300, 99, 0, false, UNPIN_NOTHING },   { 300, 100, 0, true, UNPIN_NOTHING },
-        { 300, 100, 92, false, UNPIN_NOTHING }, { 300, 100, 91, false, UNPIN_CACHE },
-        { 226, 400, 0, false, UNPIN_NOTHING },  { 225, 400, 0, false, UNPIN_CACHE },
-        { 201, 400, 0, false, UNPIN_NOTHING },  { 168, 400, 0, false, UNPIN_PAGES },
-        { 126, 400, 0, false, UNPIN_CACHE },    { 84, 400, 0, false, UNPIN_PAGES },
-        { 800, 0, 0, false, UNPIN_NOTHING },    { 600, 800, 0, false, UNPIN_CACHE },
-        { 401, 800, 0, false, UNPIN_CACHE },    { 300, 800, 0, false, UNPIN_PAGES },
+        { 400, 0, 0, false, UNPIN_NOTHING, 0 },
+        { 301, 300, 0, false, UNPIN_NOTHING, 0 },
+        { 300, 99, 0, false, UNPIN_NOTHING, 0 },
+        { 300, 100, 0, true, UNPIN_NOTHING, 0 },
+        { 300, 100, 92, false, UNPIN_NOTHING, 0 },
+        { 300, 100, 91, false, UNPIN_CACHE, 0 },
+        { 226, 400, 0, false, UNPIN_NOTHING, 0 },
+        { 225, 400, 0, false, UNPIN_CACHE, 0 },
+        { 201, 400, 0, false, UNPIN_NOTHING, 0 },
+        { 168, 400, 0, false, UNPIN_PAGES, 0 },
+        { 126, 400, 0, false, UNPIN_CACHE, 0 },
+        { 84, 400, 0, false, UNPIN_PAGES, 0 },
+        { 800, 0, 0, false, UNPIN_NOTHING, 0 },
+        { 600, 800, 0, false, UNPIN_CACHE, 0 },
+        { 401, 800, 0, false, UNPIN_CACHE, 0 },
+        { 300, 800, 0, false, UNPIN_PAGES, 0 },
+        { 150, 800, 0, false, UNPIN_CACHE, 800 },
+        { 112, 801, 0, false, UNPIN_PAGES, 800 },
     };
     struct waiting_peaks peaks = { 0 };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct waiting_inputs inputs = { rows[i].live * HAK_MIB, rows[i].wanted * HAK_MIB, rows[i].attended };
-        assert_int_equal(waiting_unpin(inputs, rows[i].waiting * HAK_MIB, &peaks), rows[i].unpin);
+        assert_int_equal(waiting_unpin(inputs, rows[i].holes * HAK_MIB, rows[i].waiting * HAK_MIB, &peaks),
+                         rows[i].unpin);
     }
 }
 
@@ -187,7 +199,11 @@ static void test_scrubbed_slabs_are_wanted(void)
     core_begin_thread();
     assert_true(live_with_tenth(blocks, 200000, &most) > slabs);
     assert_true(most <= 512 * 8); /* of a slab's 16 pages, each second one */
-    assert_int_equal(live_with_tenth(blocks, 200000, &most), 0);
+    assert_true(live_with_tenth(blocks, 200000, &most) < slabs / 100);
+    /* What is free whole leaves all the same (N7). */
+    for (size_t i = 0; i < 200000; i++)
+        front_free(blocks[i]);
+    assert_true(shared_pool_footprint() < 40 * HAK_MIB);
 }
 
 /* ---- Times ---- */
