@@ -230,15 +230,19 @@ bool heap_scrub(struct heap *heap, struct slab_look *look, size_t *purged)
     return done;
 }
 
+/* Units that a search looks at, at most: in a large window few may be the heap's. */
+#define SCRUB_UNITS 16384u
+
 /* Fills slabs[] with up to SCRUB_SLABS of the heap's, from *unit on. A unit that the page map says is in use keeps its
  * SuperSlab's header mapped under pool.lock. */
 static unsigned find_slabs(const struct heap *heap, size_t *unit, struct slab **slabs)
 {
     const uint8_t *classes = window_page_map();
+    size_t end = base_min(*unit + SCRUB_UNITS, window_units());
     unsigned count = 0;
 
     lock_acquire(&shared_pool.lock);
-    for (; *unit < window_units() && count < SCRUB_SLABS; ++*unit) {
+    for (; *unit < end && count < SCRUB_SLABS; ++*unit) {
         unsigned class = __atomic_load_n(&classes[*unit], __ATOMIC_RELAXED);
         char *start = window_base() + *unit * UNIT_SIZE;
         struct slab *slab;
