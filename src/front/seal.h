@@ -30,24 +30,23 @@ HAK_INLINE void *seal_give(void *block, size_t class, size_t size, enum seal_kin
  * SIZE_MAX. False: it is not, or the slow path must look closer, because it has more than FAST_MAX bytes. */
 HAK_INLINE bool seal_is_whole(const char *block, size_t class, size_t told, enum seal_kind kind)
 {
-    size_t slot, slack;
+    size_t slot, requested;
 
     if (!HAK_SECURE)
         return true;
-    slot = sealed_slots[class];
-    if (HAK_UNLIKELY(class - 1 >= CLASS_1024) || /* no class, or one of larger slots */
-        HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) + slot > UNIT_SIZE) ||
-        HAK_UNLIKELY(!seal_is_live(seal_of(block, slot) ^ seal_mix(block), slot, kind, &slack)) ||
-        HAK_UNLIKELY(told != SIZE_MAX && told + SEAL_BYTES + slack != slot))
+    slot = sealed_fast_slots[class];
+    if (HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) + slot > UNIT_SIZE) ||
+        HAK_UNLIKELY(!seal_is_live(seal_of(block, slot) ^ seal_mix(block), slot, kind, &requested)) ||
+        HAK_UNLIKELY(told != SIZE_MAX && told != requested))
         return false;
-    return HAK_LIKELY(seal_slack_is_whole(block, slot, slack));
+    return HAK_LIKELY(seal_slack_is_whole(block, slot, requested));
 }
 
 /* Takes such a block from the program. */
 HAK_INLINE void seal_take(char *block, size_t class)
 {
     if (HAK_SECURE)
-        seal_clear(block, sealed_slots[class]);
+        seal_clear(block, sealed_fast_slots[class]);
 }
 
 #endif

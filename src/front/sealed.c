@@ -30,6 +30,16 @@ HAK_DATA_HERE const uint16_t sealed_slots[CLASS_COUNT] = {
 #undef SLOT
 };
 
+HAK_DATA_HERE const uint32_t sealed_fast_slots[CLASS_COUNT] = {
+#define SLOT(size, units, cached) [CLASS_##size] = (size) <= FAST_MAX ? (size) : 2 * UNIT_SIZE,
+    SLAB_CLASS_TABLE(SLOT)
+#undef SLOT
+#define SLOT(units, cached) [CLASS_SPAN_##units] = 2 * UNIT_SIZE,
+    SPAN_CLASS_TABLE(SLOT)
+#undef SLOT
+    [CLASS_NONE] = 2 * UNIT_SIZE
+};
+
 static void sealed_leave(void)
 {
     strict_say_refused();
@@ -241,7 +251,7 @@ static bool take_span(char *block, struct sealed_claim claim)
 /* Takes a slot of more than FAST_MAX bytes from the program. False: nothing changed. */
 static bool take_slot(char *block, unsigned class, struct sealed_claim claim)
 {
-    size_t slot = sealed_slots[class], offset = (uintptr_t)block & (SUPERSLAB_SIZE - 1), slack;
+    size_t slot = sealed_slots[class], offset = (uintptr_t)block & (SUPERSLAB_SIZE - 1), requested;
     uint64_t mix = seal_mix(block);
     unsigned index;
 
@@ -249,9 +259,9 @@ static bool take_slot(char *block, unsigned class, struct sealed_claim claim)
     index = class_block_index(class, offset);
     if (HAK_UNLIKELY(index >= size_classes[class].blocks || index * slot != offset))
         return false;
-    if (HAK_UNLIKELY(!seal_is_live(seal_of(block, slot) ^ mix, slot, claim.kind, &slack) ||
-                     (claim.size != SIZE_MAX && claim.size + SEAL_BYTES + slack != slot) ||
-                     !seal_slack_is_whole(block, slot, slack)))
+    if (HAK_UNLIKELY(!seal_is_live(seal_of(block, slot) ^ mix, slot, claim.kind, &requested) ||
+                     (claim.size != SIZE_MAX && claim.size != requested) ||
+                     !seal_slack_is_whole(block, slot, requested)))
         return false;
     seal_clear(block, slot);
     return true;

@@ -14,6 +14,8 @@ struct heap;
 
 /* Bytes of a slot by class; 0 for spans. */
 HAK_DATA const uint16_t sealed_slots[CLASS_COUNT];
+/* The same for the classes whose blocks the fast path frees. For others, too much for a unit. */
+HAK_DATA const uint32_t sealed_fast_slots[CLASS_COUNT];
 
 /* What a caller of free knows of the block. */
 struct sealed_claim {

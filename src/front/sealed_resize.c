@@ -27,20 +27,18 @@ static void place_reseal(const struct held *place, const struct seal *seal, size
 /* Resizes a block of at most FAST_MAX bytes in the usual case. NULL: nothing changed. */
 static void *realloc_small(char *block, size_t size)
 {
-    size_t unit = window_block_unit(window_base(), block), class, slot, slack, old;
+    size_t unit = window_block_unit(window_base(), block), class, slot, old;
     uint64_t mix = seal_mix(block);
     char *fresh;
 
     if (HAK_UNLIKELY(window_is_beyond(unit)))
         return NULL;
     class = __atomic_load_n(window_page_map() + unit, __ATOMIC_RELAXED);
-    slot = sealed_slots[class];
-    if (HAK_UNLIKELY(class == CLASS_NONE || class > CLASS_1024 ||
-                     ((uintptr_t)block & (UNIT_SIZE - 1)) + slot > UNIT_SIZE ||
-                     !seal_is_live(seal_of(block, slot) ^ mix, slot, SEAL_MALLOC, &slack) ||
-                     !seal_slack_is_whole(block, slot, slack)))
+    slot = sealed_fast_slots[class];
+    if (HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) + slot > UNIT_SIZE ||
+                     !seal_is_live(seal_of(block, slot) ^ mix, slot, SEAL_MALLOC, &old) ||
+                     !seal_slack_is_whole(block, slot, old)))
         return NULL;
-    old = slot - SEAL_BYTES - slack;
     if (block_may_stay(slot, size + SEAL_BYTES)) {
         seal_change(block, slot, old, size, SEAL_MALLOC, mix);
         return block;

@@ -18,14 +18,14 @@ static bool look_may_read(const char *block, size_t slot, size_t from)
 }
 
 /* The first byte of the slack that is neither zero nor as it was given (V18); `slot`: none. */
-static size_t look_first_wrong(const char *block, size_t slot, size_t slack)
+static size_t look_first_wrong(const char *block, size_t slot, size_t requested)
 {
     uint64_t pattern = SEAL_PATTERN;
     const char *wanted = (const char *)&pattern;
-    size_t at = seal_slack_at(slot, slack);
+    size_t at = seal_slack_at(slot, requested);
     const volatile char *now = block + at; /* read again each time */
 
-    for (size_t i = SEAL_BYTES - base_min(slack, SEAL_BYTES); i < SEAL_BYTES; i++) {
+    for (size_t i = requested - at; i < SEAL_BYTES; i++) {
         char byte = now[i];
         if (byte != 0 && byte != wanted[i])
             return at + i;
@@ -52,7 +52,7 @@ static bool look_is_broken(const char *block, size_t slot, struct seal *seal)
     } else {
         if (!look_may_read(block, slot, seal->requested))
             return false;
-        seal->changed = look_first_wrong(block, slot, slot - SEAL_BYTES - seal->requested);
+        seal->changed = look_first_wrong(block, slot, seal->requested);
         if (HAK_LIKELY(seal->changed == slot))
             return false;
     }

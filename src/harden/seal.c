@@ -11,12 +11,12 @@
 #define SLACK_PATTERN(n) (SLACK_LAST(n) & SEAL_PATTERN)
 
 HAK_DATA_HERE const uint64_t seal_slack_masks[] = {
-    SLACK_LAST(0), SLACK_LAST(1), SLACK_LAST(2), SLACK_LAST(3), SLACK_LAST(4),
-    SLACK_LAST(5), SLACK_LAST(6), SLACK_LAST(7), SLACK_LAST(8),
+    SLACK_LAST(8), SLACK_LAST(7), SLACK_LAST(6), SLACK_LAST(5), SLACK_LAST(4),
+    SLACK_LAST(3), SLACK_LAST(2), SLACK_LAST(1), SLACK_LAST(0),
 };
 HAK_DATA_HERE const uint64_t seal_patterns[] = {
-    SLACK_PATTERN(0), SLACK_PATTERN(1), SLACK_PATTERN(2), SLACK_PATTERN(3), SLACK_PATTERN(4),
-    SLACK_PATTERN(5), SLACK_PATTERN(6), SLACK_PATTERN(7), SLACK_PATTERN(8),
+    SLACK_PATTERN(8), SLACK_PATTERN(7), SLACK_PATTERN(6), SLACK_PATTERN(5), SLACK_PATTERN(4),
+    SLACK_PATTERN(3), SLACK_PATTERN(2), SLACK_PATTERN(1), SLACK_PATTERN(0),
 };
 
 /* The first byte in which two words in memory differ; 8: none. */
@@ -32,20 +32,17 @@ static size_t word_first_changed(uint64_t a, uint64_t b)
 
 bool seal_decode(uint64_t word, size_t slot, struct seal *seal)
 {
-    uint64_t code = word >> SEAL_CODE_SHIFT;
-    size_t slack = code & SEAL_SLACK_MASK;
+    uint64_t code = word >> (64 - SEAL_CODE_BITS);
+    size_t requested = code & SEAL_SIZE_MASK;
 
     seal->kind = (enum seal_kind)(code >> SEAL_KIND_SHIFT);
-    seal->requested = SIZE_MAX;
-    if (seal->kind <= SEAL_NEW_ARRAY && slack <= slot - SEAL_BYTES)
-        seal->requested = slot - SEAL_BYTES - slack;
-    return seal->requested != SIZE_MAX && word << (64 - SEAL_CODE_SHIFT) == 0;
+    seal->requested = seal->kind <= SEAL_NEW_ARRAY && requested <= slot - SEAL_BYTES ? requested : SIZE_MAX;
+    return seal->requested != SIZE_MAX && word << SEAL_CODE_BITS == 0;
 }
 
 enum seal_state seal_read(const char *block, size_t slot, struct seal *seal)
 {
     uint64_t mix = seal_mix(block), word = seal_of(block, slot), mask;
-    size_t slack;
 
     if (word == 0)
         return SEAL_NONE;
@@ -53,15 +50,13 @@ enum seal_state seal_read(const char *block, size_t slot, struct seal *seal)
         /* A short write behind the block leaves the code. */
         seal->changed = slot - SEAL_BYTES;
         if (seal->requested != SIZE_MAX)
-            seal->changed +=
-                word_first_changed(word, mix ^ seal_code(slot - SEAL_BYTES - seal->requested, seal->kind));
+            seal->changed += word_first_changed(word, mix ^ seal_code(seal->requested, seal->kind));
         return SEAL_BROKEN;
     }
-    slack = slot - SEAL_BYTES - seal->requested;
-    if (HAK_LIKELY(seal_slack_is_whole(block, slot, slack)))
+    if (HAK_LIKELY(seal_slack_is_whole(block, slot, seal->requested)))
         return SEAL_WHOLE;
-    mask = seal_slack_mask(slack);
-    seal->changed = seal_slack_at(slot, slack);
+    seal->changed = seal_slack_at(slot, seal->requested);
+    mask = seal_slack_masks[seal->requested - seal->changed];
     seal->changed += word_first_changed(seal_load(block + seal->changed) & mask, SEAL_PATTERN & mask);
     return SEAL_BROKEN;
 }

@@ -6,8 +6,8 @@
  *   spans            | requested bytes | guard word |      the size is in the slab's record (V6)
  *   huge blocks      | requested bytes | guard word |      harden/large.h
  *
- * The seal of a live block is a mix of its address and the process's secret, XOR a code in its upper bits: the bytes of
- * slack, and the kind. So no address inside a block has a seal. A write past a block comes to the lower bits first,
+ * The seal of a live block is a mix of its address and the process's secret, XOR a code in its upper bits: the requested
+ * bytes, and the kind. So no address inside a block has a seal. A write past a block comes to the lower bits first,
  * which must be the mix's. The first 8 bytes of slack hold a pattern, none of whose bytes is zero: a write directly
  * behind the requested bytes changes it, a string's final zero too. A free block is zero, its seal included.
  *
@@ -41,9 +41,9 @@ struct seal {
     enum seal_kind kind;
 };
 
-#define SEAL_CODE_SHIFT 44
-#define SEAL_KIND_SHIFT 16 /* of a code, which has 20 bits; the upper two are 0 */
-#define SEAL_SLACK_MASK ((UINT64_C(1) << SEAL_KIND_SHIFT) - 1)
+#define SEAL_CODE_BITS 20  /* the upper ones of a seal */
+#define SEAL_KIND_SHIFT 16 /* of a code; its upper two bits are 0 */
+#define SEAL_SIZE_MASK ((UINT64_C(1) << SEAL_KIND_SHIFT) - 1)
 #define SEAL_PATTERN UINT64_C(0x5aa55aa55aa55aa5)
 
 HAK_INLINE uint64_t seal_mix(const void *block)
@@ -71,52 +71,51 @@ HAK_INLINE void seal_set(char *block, size_t slot, uint64_t seal)
     __atomic_store_n((uint64_t *)(void *)(block + slot - SEAL_BYTES), seal, __ATOMIC_RELAXED);
 }
 
-HAK_INLINE uint64_t seal_code(size_t slack, enum seal_kind kind)
+HAK_INLINE uint64_t seal_code(size_t requested, enum seal_kind kind)
 {
-    return (slack | (uint64_t)kind << SEAL_KIND_SHIFT) << SEAL_CODE_SHIFT;
+    return (requested | (uint64_t)kind << SEAL_KIND_SHIFT) << (64 - SEAL_CODE_BITS);
 }
 
-/* Whether the word, a seal XOR its block's mix, is that of a live block of the slot. `kind` is one that it may have;
- * *slack is what it has beyond this kind. */
-HAK_INLINE bool seal_is_live(uint64_t word, size_t slot, enum seal_kind kind, size_t *slack)
+/* The code of a word, a seal XOR its block's mix. Above it come the bits that must be 0. */
+HAK_INLINE uint64_t seal_code_of(uint64_t word) { return word << SEAL_CODE_BITS | word >> (64 - SEAL_CODE_BITS); }
+
+/* Whether such a word is that of a live block of the slot and the kind. *requested: its size. */
+HAK_INLINE bool seal_is_live(uint64_t word, size_t slot, enum seal_kind kind, size_t *requested)
 {
-    *slack = (size_t)(word >> SEAL_CODE_SHIFT) - ((size_t)kind << SEAL_KIND_SHIFT);
-    return word << (64 - SEAL_CODE_SHIFT) == 0 && *slack <= slot - SEAL_BYTES;
+    *requested = seal_code_of(word) - ((uint64_t)kind << SEAL_KIND_SHIFT);
+    return *requested <= slot - SEAL_BYTES; /* not if any other bit is set */
 }
 
 /* Whether the slot's seal may be that of a block, live or free. */
 HAK_INLINE bool seal_may_be(const char *block, size_t slot)
 {
-    uint64_t seal = seal_of(block, slot), word = seal ^ seal_mix(block);
+    uint64_t seal = seal_of(block, slot), code = seal_code_of(seal ^ seal_mix(block));
 
-    return seal == 0 || (word << (64 - SEAL_CODE_SHIFT) == 0 && word >> SEAL_CODE_SHIFT >> SEAL_KIND_SHIFT < 3 &&
-                         (word >> SEAL_CODE_SHIFT & SEAL_SLACK_MASK) <= slot - SEAL_BYTES);
+    return seal == 0 || (code >> SEAL_KIND_SHIFT <= SEAL_NEW_ARRAY && (code & SEAL_SIZE_MASK) <= slot - SEAL_BYTES);
 }
 
-/* Where the slack is that is checked: its first 8 bytes, or if it is shorter, the end of the word before the seal. */
-HAK_INLINE size_t seal_slack_at(size_t slot, size_t slack)
-{
-    return slot - SEAL_BYTES - base_max(slack, SEAL_BYTES);
-}
+/* Where the word of slack is that is checked: its first 8 bytes, or if it is shorter, the word before the seal, which
+ * begins with bytes of the program. */
+HAK_INLINE size_t seal_slack_at(size_t slot, size_t requested) { return base_min(requested, slot - 2 * SEAL_BYTES); }
 
-/* A one in each bit of that word that is slack, by the bytes of slack; and the pattern there. */
+/* By the bytes of the program in that word: a one in each bit that is slack; and the pattern there. */
 HAK_DATA const uint64_t seal_slack_masks[SEAL_BYTES + 1], seal_patterns[SEAL_BYTES + 1];
-HAK_INLINE uint64_t seal_slack_mask(size_t slack) { return seal_slack_masks[base_min(slack, SEAL_BYTES)]; }
-HAK_INLINE uint64_t seal_pattern(size_t slack) { return seal_patterns[base_min(slack, SEAL_BYTES)]; }
 
 /* Whether the slack behind the requested bytes is as it was given. */
-HAK_INLINE bool seal_slack_is_whole(const char *block, size_t slot, size_t slack)
+HAK_INLINE bool seal_slack_is_whole(const char *block, size_t slot, size_t requested)
 {
-    return (seal_load(block + seal_slack_at(slot, slack)) & seal_slack_mask(slack)) == seal_pattern(slack);
+    size_t at = seal_slack_at(slot, requested);
+
+    return ((seal_load(block + at) ^ SEAL_PATTERN) & seal_slack_masks[requested - at]) == 0;
 }
 
 /* Seals a clear slot for the program. */
 HAK_INLINE void seal_put_mixed(char *block, size_t slot, size_t requested, enum seal_kind kind, uint64_t mix)
 {
-    size_t slack = slot - SEAL_BYTES - requested;
+    size_t at = seal_slack_at(slot, requested);
 
-    seal_set(block, slot, mix ^ seal_code(slack, kind));
-    seal_store(block + seal_slack_at(slot, slack), seal_pattern(slack));
+    seal_set(block, slot, mix ^ seal_code(requested, kind));
+    seal_store(block + at, seal_patterns[requested - at]);
 }
 
 HAK_INLINE void seal_put(char *block, size_t slot, size_t requested, enum seal_kind kind)
@@ -127,26 +126,24 @@ HAK_INLINE void seal_put(char *block, size_t slot, size_t requested, enum seal_k
 /* Gives a live slot another kind. */
 HAK_INLINE void seal_set_kind(char *block, size_t slot, size_t requested, enum seal_kind kind)
 {
-    seal_set(block, slot, seal_mix(block) ^ seal_code(slot - SEAL_BYTES - requested, kind));
+    seal_set(block, slot, seal_mix(block) ^ seal_code(requested, kind));
 }
 
 /* Writes zeros or the pattern to the slack of a live slot, and leaves the program's bytes before it. */
-HAK_INLINE void seal_change_slack(char *block, size_t slot, size_t slack, bool zero)
+HAK_INLINE void seal_change_slack(char *block, size_t slot, size_t requested, bool zero)
 {
-    char *at = block + seal_slack_at(slot, slack);
+    size_t at = seal_slack_at(slot, requested), own = requested - at;
 
-    seal_store(at, (seal_load(at) & ~seal_slack_mask(slack)) | (zero ? 0 : seal_pattern(slack)));
+    seal_store(block + at, (seal_load(block + at) & ~seal_slack_masks[own]) | (zero ? 0 : seal_patterns[own]));
 }
 
 /* Gives a live slot another size. Meanwhile its slack has zeros (V18 in harden/look.h). */
 HAK_INLINE void seal_change(char *block, size_t slot, size_t old, size_t size, enum seal_kind kind, uint64_t mix)
 {
-    size_t slack = slot - SEAL_BYTES - size;
-
-    seal_change_slack(block, slot, slack, true);
-    seal_change_slack(block, slot, slot - SEAL_BYTES - old, true);
-    seal_set(block, slot, mix ^ seal_code(slack, kind));
-    seal_change_slack(block, slot, slack, false);
+    seal_change_slack(block, slot, size, true);
+    seal_change_slack(block, slot, old, true);
+    seal_set(block, slot, mix ^ seal_code(size, kind));
+    seal_change_slack(block, slot, size, false);
 }
 
 /* ---- Zeroes ---- */
@@ -157,46 +154,44 @@ typedef uint64_t seal_words __attribute__((vector_size(16), may_alias));
 HAK_INLINE void seal_zero_at(char *memory) { *(seal_words *)(void *)memory = (seal_words){ 0 }; }
 HAK_INLINE seal_words seal_words_at(const char *memory) { return *(const seal_words *)(const void *)memory; }
 
-/* Zeroes memory. Address and size are multiples of 16, the size at least 16. Up to 64 bytes no branch depends on the
- * exact size, as the processor would guess it wrong: stores overlap instead. */
+/* Zeroes memory. Address and size are multiples of 16, the size at least 16. From 32 to 64 and from 80 to 128 bytes no
+ * branch depends on the exact size, as the processor would guess it wrong: stores overlap instead. */
 HAK_INLINE void seal_zero(char *memory, size_t size)
 {
-    char *last = memory + size - 16;
+    char *last = memory + size - 16, *at = memory;
 
-    if (size <= 64) {
-        seal_zero_at(memory);
-        seal_zero_at(size > 16 ? memory + 16 : memory);
-        seal_zero_at(size > 16 ? last - 16 : last);
-        seal_zero_at(last);
+    seal_zero_at(memory);
+    seal_zero_at(last);
+    if (HAK_UNLIKELY(size == 16))
         return;
-    }
-    for (; memory < last - 48; memory += 64) {
-        seal_zero_at(memory);
-        seal_zero_at(memory + 16);
-        seal_zero_at(memory + 32);
-        seal_zero_at(memory + 48);
-        __asm__("" : "+r"(memory)); /* or the compiler would call memset */
-    }
+    seal_zero_at(memory + 16);
+    seal_zero_at(last - 16);
+    if (HAK_LIKELY(size <= 64))
+        return;
     seal_zero_at(last - 48);
     seal_zero_at(last - 32);
-    seal_zero_at(last - 16);
-    seal_zero_at(last);
+    do {
+        seal_zero_at(at + 32);
+        seal_zero_at(at + 48);
+        at += 32;
+        __asm__("" : "+r"(at)); /* or the compiler would call memset */
+    } while (HAK_UNLIKELY(at < last - 80));
 }
 
 /* Whether memory, as for seal_zero, is zero. */
 HAK_INLINE bool seal_is_zero(const char *memory, size_t size)
 {
-    const char *last = memory + size - 16;
-    seal_words any;
+    const char *last = memory + size - 16, *at = memory;
+    seal_words any = seal_words_at(memory) | seal_words_at(last);
 
-    if (size <= 64) {
-        any = seal_words_at(memory) | seal_words_at(size > 16 ? memory + 16 : memory) |
-              seal_words_at(size > 16 ? last - 16 : last) | seal_words_at(last);
-    } else {
-        any = (seal_words_at(last - 48) | seal_words_at(last - 32)) | (seal_words_at(last - 16) | seal_words_at(last));
-        for (; memory < last - 48; memory += 64)
-            any |= (seal_words_at(memory) | seal_words_at(memory + 16)) |
-                   (seal_words_at(memory + 32) | seal_words_at(memory + 48));
+    if (HAK_LIKELY(size > 16))
+        any |= seal_words_at(memory + 16) | seal_words_at(last - 16);
+    if (HAK_UNLIKELY(size > 64)) {
+        any |= seal_words_at(last - 48) | seal_words_at(last - 32);
+        do {
+            any |= seal_words_at(at + 32) | seal_words_at(at + 48);
+            at += 32;
+        } while (HAK_UNLIKELY(at < last - 80));
     }
     return (any[0] | any[1]) == 0;
 }
@@ -210,17 +205,13 @@ HAK_INLINE bool seal_is_zero(const char *memory, size_t size)
 /* Whether a free slot is as it was left, as far as it is looked at. */
 HAK_INLINE bool seal_is_clear(const char *block, size_t slot, uint64_t mix)
 {
-    if (HAK_LIKELY(slot <= SEAL_WATCHED_MOST) || HAK_UNLIKELY(mix >> 60 == 0))
+    if (HAK_LIKELY(slot <= 64) || slot <= SEAL_WATCHED_MOST || HAK_UNLIKELY(mix >> 60 == 0))
         return seal_is_zero(block, slot);
     return seal_is_zero(block, FREE_EDGE) && seal_is_zero(block + slot - SEAL_EDGE_BEHIND, SEAL_EDGE_BEHIND);
 }
 
-/* Takes the seal off, in one store, and clears the slot. */
-HAK_INLINE void seal_clear(char *block, size_t slot)
-{
-    seal_set(block, slot, 0);
-    seal_zero(block, slot);
-}
+/* Clears the slot, its seal included, which lies in the last vector. */
+HAK_INLINE void seal_clear(char *block, size_t slot) { seal_zero(block, slot); }
 
 /* Writes to each page of free slots, whose slab may have no memory behind it. Else the look at them would read the
  * system's page of zeros into place, and the write of their seal would take another fault. */
