@@ -6,10 +6,10 @@
  *   spans            | requested bytes | guard word |      the size is in the slab's record (V6)
  *   huge blocks      | requested bytes | guard word |      harden/large.h
  *
- * The seal of a live block is a mix of its address and the process's secret, XOR a code in its upper bits: the requested
- * bytes, and the kind. So no address inside a block has a seal. A write past a block comes to the lower bits first,
- * which must be the mix's. The first 8 bytes of slack hold a pattern, none of whose bytes is zero: a write directly
- * behind the requested bytes changes it, a string's final zero too. A free block is zero, its seal included.
+ * The seal of a live block is a mix of its address and the process's secret, XOR a code in its upper bits: the
+ * requested bytes, and the kind. So no address inside a block has a seal. A write past a block comes to the lower bits
+ * first, which must be the mix's. The first 8 bytes of slack hold a pattern, none of whose bytes is zero: a write
+ * directly behind the requested bytes changes it, a string's final zero too. A free block is zero, its seal included.
  *
  * V5: a free is valid only if the block has a live seal, which it takes off. Of two frees at the same moment both may
  *     find it; then the block's slab finds the second.
