@@ -39,12 +39,15 @@ int __posix_memalign(void **block, size_t alignment, size_t size);
 
 /* ---- Blocks ---- */
 
-API_EXPORT void *malloc(size_t size)
+/* Begins a cache line: each of these two functions lies in two lines, however long the code before them is. */
+#define API_HOT API_EXPORT __attribute__((aligned(HAK_CACHE_LINE)))
+
+API_HOT void *malloc(size_t size)
 {
     CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size));
 }
 
-API_EXPORT void free(void *block)
+API_HOT void free(void *block)
 {
     CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return);
 }

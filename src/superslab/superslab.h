@@ -13,6 +13,10 @@
  * H5: used == 0 implies remote_count == 0 and all blocks free in `local`: no other thread will touch the header.
  * H6: a slab in state SLAB_ACTIVE has an owner. It is in that heap's `full` list iff summary == 0, else in the heap's
  *     `available` list of the class.
+ * H7: any thread may read the last line, without a lock; only carving, adoption and the shared pool change it. A thread
+ *     that frees blocks of another heap's slab reads it before it marks them, and `owner` again if it pushes the slab:
+ *     its blocks keep the slab in use (M1), so only an adoption can come between. Freers do not touch the owner's line.
+ *     Other threads read it under the owner's lock, but for `local` and `used` when a program asks about a block.
  */
 #ifndef HAK_SUPERSLAB_SUPERSLAB_H
 #define HAK_SUPERSLAB_SUPERSLAB_H
@@ -28,28 +32,29 @@ enum slab_state {
 };
 
 struct slab {
-    /* The owner's line (H1). Remote freers also read `owner`. */
-    _Alignas(HAK_CACHE_LINE) struct heap *_Atomic owner; /* Order: release by carving, adoption; acquire: its fields */
+    /* The owner's line (H1). */
+    _Alignas(HAK_CACHE_LINE) uint64_t summary;
     struct slab *next, *prev; /* neighbours in one of the owner's lists */
-    char *start;              /* the first block */
-    uint64_t summary;
     uint32_t used;
-    uint16_t blocks;
-    uint8_t class;
-    uint8_t units;
-    _Atomic uint8_t state; /* enum slab_state. Order: release in slab_carve, acquire without the lock: all fields */
     bool zero;             /* no byte of the units was written since the system gave them */
     bool populated;        /* zero, but perhaps with memory behind it: it was faulted in and not carved yet */
     bool dense;            /* there is probably memory behind most of it */
     bool unclean;          /* its units may have what was in a span (V7) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     bool holes;            /* some were purged, and no block was taken since */
-    /* The first word lies in the owner's line. Classes of 1 KiB and more use no other word. Order: relaxed (H1). */
+    /* The first three words lie in the owner's line. Classes from 384 B on use no others. Order: relaxed (H1). */
     _Atomic uint64_t local[SLAB_MAP_WORDS];
     /* Any thread changes these. From 192 bytes on all words lie in the count's line: a freer writes one line. */
     _Alignas(HAK_CACHE_LINE) _Atomic uint32_t remote_count; /* frees announced, not drained. Order: release, acquire */
     struct slab *pending_next;                             /* the next slab in the owner's pending queue */
     _Atomic uint64_t remote[SLAB_MAP_WORDS]; /* Order: release by a freer, acquire by a drain: accesses to the blocks */
+    /* The last line (H7). The last two words of `remote` lie there, too: only blocks of 16 bytes use them. */
+    struct heap *_Atomic owner; /* Order: release by carving, adoption; acquire: its fields */
+    char *start;                /* the first block */
+    uint16_t blocks;
+    uint8_t class;
+    uint8_t units;
+    _Atomic uint8_t state; /* enum slab_state. Order: release in slab_carve, acquire without the lock: all fields */
 };
 
 struct superslab {
@@ -63,8 +68,10 @@ struct superslab {
 };
 
 _Static_assert(sizeof(struct superslab) <= UNIT_SIZE, "the header fits unit 0");
-_Static_assert(offsetof(struct slab, local) + sizeof(uint64_t) <= HAK_CACHE_LINE,
-               "the owner's fields and the first word share one line");
+_Static_assert(offsetof(struct slab, local) + 3 * sizeof(uint64_t) == HAK_CACHE_LINE,
+               "the owner's fields and the first words share one line");
+_Static_assert(offsetof(struct slab, owner) / HAK_CACHE_LINE == sizeof(struct slab) / HAK_CACHE_LINE - 1,
+               "H7: what any thread reads lies in the last line");
 
 HAK_INLINE struct superslab *superslab_of(const void *address)
 {
