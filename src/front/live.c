@@ -6,8 +6,8 @@
 #include "profile/guard.h"
 #include "profile/profile.h"
 
-#define LIVE_SHARE 128u
-#define LIVE_STEP 512u /* for each thread: a look at many heaps costs more */
+#define LIVE_SHARE 64u
+#define LIVE_STEP 2048u /* for each thread: a look at many heaps costs more */
 
 static _Atomic int64_t noted;    /* bytes since the last look. Order: relaxed; a sum, as `may_note` */
 static _Atomic int64_t may_note; /* before the next look. Order: relaxed */
@@ -100,7 +100,7 @@ void live_note_all(struct thread_cache *cache)
     live_note(more);
 }
 
-void live_note(int64_t bytes)
+void live_note_some(int64_t bytes)
 {
     if (profile.mean != 1 && atomic_fetch_add_explicit(&noted, bytes, memory_order_relaxed) + bytes >=
         atomic_load_explicit(&may_note, memory_order_relaxed) && !profile_busy())

@@ -4,7 +4,7 @@
  *
  * Z10: slow calls add up how the bytes in use change, by the counters of the thread's heap: for the class at hand, and
  *      at samples for all classes. A look at all heaps comes when so much more is in use that there is a new peak, by
- *      1/128 or, if that is more, LIVE_STEP for each thread.
+ *      1/64 or, if that is more, LIVE_STEP for each thread.
  *      So the true peak is higher by no more than that, by one run of each thread (T8), and by what caches keep.
  */
 #ifndef HAK_FRONT_LIVE_H
@@ -18,7 +18,12 @@ HAK_HIDDEN size_t live_total(void);
 
 /* While the profile is on: `bytes` more are in use. Looks at the total if the peak may have risen. live_look does so in
  * any case. Holding no lock. */
-HAK_HIDDEN void live_note(int64_t bytes);
+HAK_HIDDEN void live_note_some(int64_t bytes);
+HAK_INLINE void live_note(int64_t bytes)
+{
+    if (bytes)
+        live_note_some(bytes);
+}
 HAK_HIDDEN void live_look(void);
 
 /* Bytes of the class that the thread took, less those that it freed, beyond those of the last call. Only the thread
@@ -37,14 +42,7 @@ HAK_INLINE int64_t live_change(struct thread_cache *cache, unsigned class)
     return (int64_t)more * (int64_t)class_size(class);
 }
 
-/* As live_note, for what changed in the class; live_note_all: in all classes that have a stack. */
-HAK_INLINE void live_note_class(struct thread_cache *cache, unsigned class)
-{
-    int64_t more = live_change(cache, class);
-
-    if (more)
-        live_note(more);
-}
+/* As live_note, for what changed in all classes that have a stack. */
 HAK_HIDDEN void live_note_all(struct thread_cache *cache);
 
 #endif

@@ -22,6 +22,15 @@
 
 /* ---- Allocation ---- */
 
+/* The bytes in use that a sample stands for and live_change does not see: all where no countdown of a class counts the
+ * calls, the block itself in the profile's own heap, and none of a span that stays in place. */
+static int64_t unseen_bytes(const struct record *record, const struct thread_cache *cache)
+{
+    if (record->class == CLASS_NONE || (cache && cache->heap != cache->own))
+        return (int64_t)(record->weight * record->size / WEIGHT_ONE);
+    return record->foreign ? 0 : (int64_t)record->size;
+}
+
 /* Records the block. False: memory is out. */
 static bool note(struct record *record, struct thread_cache *cache)
 {
@@ -32,10 +41,7 @@ static bool note(struct record *record, struct thread_cache *cache)
     record->calls = caller.calls;
     noted = profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
-    if (record->class == CLASS_NONE || (cache && cache->heap != cache->own)) /* live_change does not see such blocks */
-        live_note((int64_t)(record->weight * record->size / WEIGHT_ONE));
-    else if (!record->foreign)
-        live_note((int64_t)record->size);
+    live_note(unseen_bytes(record, cache));
     return noted;
 }
 
@@ -129,7 +135,7 @@ void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment,
     if (HAK_UNLIKELY(block != NULL))
         return block;
     if (HAK_LIKELY(profile_on()))
-        live_note_class(cache, class);
+        live_note(live_change(cache, class));
     if (HAK_UNLIKELY(cache_end_run(cache, class, &weight))) {
         if (profile_on())
             live_note_all(cache);
@@ -205,11 +211,22 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 
 /* ---- Frees ---- */
 
+/* False: the block is no sample. */
+static bool end_sample(const void *block, struct record *record)
+{
+    const struct thread_cache *cache = cache_current();
+
+    if (!profile_forget(block, cache_caller(cache), record))
+        return false;
+    live_note(-unseen_bytes(record, cache));
+    return true;
+}
+
 bool sample_forget(const void *block)
 {
     struct record record;
 
-    return profile_forget(block, cache_caller(cache_current()), &record);
+    return end_sample(block, &record);
 }
 
 unsigned sample_end_span(const void *block)
@@ -226,13 +243,11 @@ void sample_free(void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
     struct record record;
-    bool known = profile_forget(block, cache_caller(cache_current()), &record);
+    bool known = end_sample(block, &record);
 
     remote_free_locked(block, function);
-    if (!cache || !known || record.class == CLASS_NONE)
-        return;
-    cache_note_overflow(cache, record.class);
-    live_note(-(int64_t)record.size);
+    if (cache && known && record.class != CLASS_NONE)
+        cache_note_overflow(cache, record.class);
 }
 
 /* ---- Huge blocks that change their size ---- */
@@ -250,8 +265,10 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
             table_put_back(&record);
         return resized;
     }
-    if (known)
+    if (known) {
         table_end(&record, profile_now_ms(), cache_caller(cache_current()));
+        live_note(-unseen_bytes(&record, cache_current()));
+    }
     sample_foreign(resized, size, heap);
     return resized;
 }

@@ -267,6 +267,15 @@ static bool take_slot(char *block, unsigned class, struct sealed_claim claim)
     return true;
 }
 
+/* Keeps a freed span closed, if chance wants that: a free that the cache took. False: nothing changed. */
+static bool close_span(struct thread_cache *cache, void *block, unsigned class)
+{
+    if (!spans_take_in(&cache->spans, cache->heap, block, &cache->chance))
+        return false;
+    cache_note_hits(cache, class, 0, 1);
+    return true;
+}
+
 /* Frees a block of more than FAST_MAX bytes in the usual case. False: nothing changed. */
 static bool free_medium(char *block, struct sealed_claim claim)
 {
@@ -281,7 +290,7 @@ static bool free_medium(char *block, struct sealed_claim claim)
         !(class_is_span((unsigned)class) ? take_span(block, claim) : take_slot(block, (unsigned)class, claim)))
         return false;
     heap_count_free(cache->heap, block, (unsigned)class, true);
-    if (class_is_span((unsigned)class) && spans_take_in(&cache->spans, cache->heap, block, &cache->chance))
+    if (class_is_span((unsigned)class) && close_span(cache, block, (unsigned)class))
         return true;
     cache->slots[top + 1] = block;
     bin_set_top(&cache->bins[class], top + 1);
@@ -303,8 +312,7 @@ static void free_place(const struct held *place, const struct seal *seal, const 
             sample_free(place->block, function);
         else
             remote_free_locked(place->block, function);
-    } else if (class_is_span(place->class) && cache->heap &&
-               spans_take_in(&cache->spans, cache->heap, place->block, &cache->chance)) {
+    } else if (class_is_span(place->class) && cache->heap && close_span(cache, place->block, place->class)) {
         heap_count_free(cache->heap, place->block, place->class, true);
     } else {
         pooled_free(place->class, place->block, function);

@@ -256,6 +256,8 @@ unsigned os_unwind_fault(uintptr_t instruction, uintptr_t frame, struct unwind_f
 
 bool os_unwind_by_tables(void) { return unwinder.tables; }
 
+uintptr_t os_unwind_program(void) { return unwinder.program_start; }
+
 bool os_unwind_is_own(uintptr_t address)
 {
     return address >= unwinder.own_start && address < unwinder.own_end;

@@ -36,6 +36,9 @@ HAK_HIDDEN unsigned os_unwind_until(struct unwind_frame *frames, unsigned capaci
 HAK_HIDDEN unsigned os_unwind_fault(uintptr_t instruction, uintptr_t frame, struct unwind_frame *frames,
                                     unsigned capacity, unsigned *first);
 
+/* An address in the program's own code; 0: not known. */
+HAK_HIDDEN uintptr_t os_unwind_program(void);
+
 /* Whether the address lies in HAKMEM's own code. */
 HAK_HIDDEN bool os_unwind_is_own(uintptr_t address);
 

@@ -153,7 +153,8 @@ struct writer {
     int error;
     uint64_t strings; /* in the table so far */
     struct os_modules modules;
-    struct range *ranges; /* of the mappings, each with its place + 1 as id; mapped apart */
+    bool program_is_due;  /* only the program's mapping is to be written, because pprof names a profile by the first */
+    struct range *ranges; /* of the mappings, each with its start as id; mapped apart */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
     size_t seen_capacity;
@@ -213,24 +214,29 @@ static bool write_mapping(const struct os_mapping *mapping, void *argument)
 {
     struct writer *writer = argument;
     const struct os_module *module = os_modules_next(&writer->modules, mapping);
+    bool is_program = os_unwind_program() - mapping->start < mapping->end - mapping->start;
     static struct message message;
 
-    if (!mapping->executable)
+    if (!mapping->executable || (writer->program_is_due && !is_program))
         return true;
-    if (writer->range_count == writer->range_capacity && !ranges_grow(writer)) {
-        writer->error = ENOMEM;
-        return false;
+    if (!writer->program_is_due) {
+        if (writer->range_count == writer->range_capacity && !ranges_grow(writer)) {
+            writer->error = ENOMEM;
+            return false;
+        }
+        writer->ranges[writer->range_count++] = (struct range){ mapping->start, mapping->end };
+        if (is_program)
+            return true;
     }
-    writer->ranges[writer->range_count++] = (struct range){ mapping->start, mapping->end };
     message.used = 0;
-    put_field(&message, MAPPING_ID, writer->range_count);
+    put_field(&message, MAPPING_ID, mapping->start);
     put_field(&message, MAPPING_START, mapping->start);
     put_field(&message, MAPPING_LIMIT, mapping->end);
     put_field(&message, MAPPING_OFFSET, mapping->offset);
     put_field(&message, MAPPING_FILE, write_string(writer, mapping->path[0] ? mapping->path : "[anon]"));
     put_field(&message, MAPPING_BUILD_ID, write_build_id(writer, module));
     write_message(writer->sink, PROFILE_MAPPING, &message);
-    return true;
+    return !is_program;
 }
 
 /* Python functions, which have names, lie in a mapping of their own behind all others (python.h). */
@@ -239,7 +245,7 @@ static void write_python(struct writer *writer, const struct python_code *code)
     static struct message message;
 
     message.used = 0;
-    put_field(&message, MAPPING_ID, writer->range_count + 1);
+    put_field(&message, MAPPING_ID, PYTHON_MARK);
     put_field(&message, MAPPING_START, PYTHON_MARK);
     put_field(&message, MAPPING_LIMIT, UINT64_MAX);
     put_field(&message, MAPPING_OFFSET, 0);
@@ -288,7 +294,7 @@ static uint64_t mapping_of(const struct writer *writer, uintptr_t address)
         else if (address >= writer->ranges[middle].end)
             low = middle + 1;
         else
-            return middle + 1;
+            return writer->ranges[middle].start;
     }
     return 0;
 }
@@ -307,7 +313,7 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
     writer->seen[at] = address;
     message.used = 0;
     put_field(&message, LOCATION_ID, address);
-    put_field(&message, LOCATION_MAPPING, is_python ? writer->range_count + 1 : mapping_of(writer, address));
+    put_field(&message, LOCATION_MAPPING, is_python ? PYTHON_MARK : mapping_of(writer, address));
     put_field(&message, LOCATION_ADDRESS, address);
     if (is_python) {
         line.used = 0;
@@ -591,15 +597,23 @@ static bool writer_prepare(struct writer *writer, const struct profile_view *vie
     return writer->seen != NULL;
 }
 
-static void write_sites(struct writer *writer, const struct profile_view *view)
+static void write_mappings(struct writer *writer, bool program_is_due)
 {
     static _Alignas(8) char headers[OS_MODULES_BUFFER];
     static char buffer[OS_MAPS_LINE];
 
+    writer->program_is_due = program_is_due;
     os_modules_begin(&writer->modules, headers);
     if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
     os_modules_end(&writer->modules);
+}
+
+static void write_sites(struct writer *writer, const struct profile_view *view)
+{
+    if (os_unwind_program())
+        write_mappings(writer, true);
+    write_mappings(writer, false);
     /* A function kept after this is in no site of the view. */
     if (__atomic_load_n(&python_codes.first, __ATOMIC_ACQUIRE)) /* Acquire: its link (python.c) */
         write_python(writer, python_codes.first);

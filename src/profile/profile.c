@@ -34,6 +34,8 @@ static void set_means(uint64_t record_mean, uint64_t guard_mean)
             both ? base_min(profile.record_mean, profile.guard_mean) : profile.record_mean + profile.guard_mean;
     if (record_mean)
         profile.mean = profile.draw_mean;
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        profile.weights[class] = draw_weight(base_max(profile.draw_mean, 1), class_size(class));
     atomic_fetch_add(&profile.generation, 1);
     atomic_store(&profile.on, record_mean != 0);
     atomic_store(&profile.drawing, record_mean || guard_mean);
@@ -77,7 +79,7 @@ bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsign
     }
     draw_ready(draw);
     countdowns->left[class] = draw_countdown(draw, profile.draw_mean);
-    *weight = draw_weight(profile.draw_mean, class_size(class));
+    *weight = profile.weights[class];
     return !busy; /* Z4 */
 }
 

@@ -38,6 +38,7 @@ struct profile {
     uint64_t mean;                /* bytes; a stop keeps it for the samples already taken */
     uint64_t record_mean, guard_mean; /* as requested for the heap profile and for guards; 0: off */
     uint64_t draw_mean;           /* the lesser of these two, or the one that is on */
+    uint64_t weights[CLASS_COUNT]; /* draw_weight(draw_mean, a class's size) */
     struct heap *heap;            /* of sampled blocks */
     uint64_t started_ns;          /* os_now() at the first start; 0: it was never on */
     bool by_tables;               /* stacks are found by unwind tables, not by frame pointers */

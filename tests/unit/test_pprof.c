@@ -333,7 +333,8 @@ static void test_locations(void)
     }
     assert_true(wire_count(found, MAPPING) > PAGES && seen > 50);
     for (unsigned i = 0; i < wire_count(found, MAPPING); i++)
-        assert_int_equal(wire_number(wire_part(found, MAPPING, i), ID), i + 1);
+        assert_int_equal(wire_number(wire_part(found, MAPPING, i), ID),
+                         wire_number(wire_part(found, MAPPING, i), MAPPING_START));
 }
 
 /* A walk by frame pointers ends before the first address outside code. A walk by tables is believed. */
@@ -452,7 +453,6 @@ static void test_python(void)
                             PYTHON_MARK | UINT64_C(1) << PYTHON_LINE_BITS | 3 };
     uint64_t locations[STACK_MOST];
     struct wire found, mapping, function, line;
-    unsigned mappings;
 
     for (unsigned tables = 0; tables < 2; tables++) {
         if (tables == 0) {
@@ -463,9 +463,8 @@ static void test_python(void)
         }
         os_unwind_prepare(tables ? UNWIND_TABLES : UNWIND_POINTERS, UNWIND_MAY_LOAD);
         found = profile_written(NULL);
-        mappings = wire_count(found, MAPPING);
-        mapping = wire_part(found, MAPPING, mappings - 1);
-        assert_int_equal(wire_number(mapping, ID), mappings);
+        mapping = wire_part(found, MAPPING, wire_count(found, MAPPING) - 1);
+        assert_true(wire_number(mapping, ID) == PYTHON_MARK);
         assert_true(wire_number(mapping, MAPPING_START) == PYTHON_MARK);
         assert_true(wire_number(mapping, MAPPING_LIMIT) == UINT64_MAX);
         assert_words(found, wire_number(mapping, MAPPING_FILE), "[python]");
@@ -485,7 +484,7 @@ static void test_python(void)
         assert_int_equal(
             wire_numbers(wire_part(wire_part(found, SAMPLE, 0), SAMPLE_LOCATIONS, 0), locations, STACK_MOST), 3);
         assert_true(locations[0] == frames[0] && locations[1] == code_at(0) && locations[2] == frames[2]);
-        assert_int_equal(wire_number(with_id(found, LOCATION, frames[0]), LOCATION_MAPPING), mappings);
+        assert_true(wire_number(with_id(found, LOCATION, frames[0]), LOCATION_MAPPING) == PYTHON_MARK);
         line = wire_part(with_id(found, LOCATION, frames[0]), LOCATION_LINE, 0);
         assert_int_equal(wire_number(line, 1), 2);
         assert_int_equal(wire_number(line, 2), 44);

@@ -48,6 +48,17 @@ def test_mappings_and_build_ids(sites, tmp_path):
             assert build_id == build_id_of(file), file
 
 
+def test_the_first_mapping_is_the_programs(sites, tmp_path):
+    """pprof calls a profile by the first mapping's file. A program that the loader is told to start lies behind it."""
+    loader = re.search(r"interpreter: (.*)\]", subprocess.run(["readelf", "-l", sites], check=True, capture_output=True,
+                                                              text=True).stdout)[1]
+    for number, words in enumerate(([sites], [loader, sites])):
+        path = tmp_path / f"{number}.gz"
+        result = blackbox.run([*words, "sizes"], env={"HAKMEM_HEAP_PROFILE": str(path)})
+        assert result.status == 0, result.report()
+        assert next(iter(wire.read(path).mappings.values())).file == str(sites)
+
+
 def test_own_frames_are_left_out(sites, tmp_path, library):
     _, profile = profile_run(sites, tmp_path, "families")
     own = [m for m in profile.mappings.values() if Path(m.file).resolve() == library.resolve()]

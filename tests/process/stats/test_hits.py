@@ -22,8 +22,8 @@ def program(compiled):
     return compiled(blackbox.REPOSITORY / "tests/process/stats/hits.c", "-O1", "-fno-builtin", "-pthread")
 
 
-def ran(program, threads, env):
-    done = blackbox.run([program, ROUNDS, threads], preload=blackbox.LIBRARY, env=env, stdin="")
+def ran(program, threads, env, library=blackbox.LIBRARY):
+    done = blackbox.run([program, ROUNDS, threads], preload=library, env=env, stdin="")
     assert done.status == 0, done.report()
     return done.stderr
 
@@ -46,6 +46,14 @@ def test_hits_and_misses_are_all_calls(program, env, threads, tmp_path):
     for size in SIZES:
         hits, misses, frees, overflows = rows[size]
         assert (hits + misses, frees + overflows) == (calls, calls), (size, rows[size])
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_spans_of_the_hardened_library(program, threads):
+    """One freed span in 16 is closed, which is no overflow."""
+    rows = table(ran(program, threads, COUNTING, blackbox.LIBRARY.with_name("libhakmem-secure.so")))
+    spans = [sum(values) for values in zip(*(row for size, row in rows.items() if size >= 65536), strict=True)]
+    assert (spans[0] + spans[1], spans[2] + spans[3]) == (ROUNDS * (threads + 1),) * 2, rows
 
 
 def test_pairs_on_a_hit_miss_once(program):
