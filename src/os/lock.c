@@ -12,7 +12,7 @@ enum {
 };
 
 /* The average number of looks that threads needed lately. Order: relaxed; a race loses an update. */
-static _Atomic uint32_t spin_estimate = 10;
+static _Alignas(HAK_CACHE_LINE) _Atomic uint32_t spin_estimate = 10;
 static _Atomic bool one_cpu; /* Order: relaxed; a hint */
 
 HAK_INLINE void cpu_relax(void)

@@ -40,7 +40,7 @@ struct account {
 #define OWN_LEAST 64u
 
 struct registry {
-    struct lock lock;
+    _Alignas(HAK_CACHE_LINE) struct lock lock;
     struct heap *heaps; /* all, linked by heap.next, the newest first. Order: release by registry_make, acquire: them */
     struct heap_list lists[LIST_COUNT];
     uint32_t count;                /* heaps made */

@@ -3,7 +3,7 @@
 #include "os/lock.h"
 #include "superslab/footprint.h"
 
-HAK_DATA_HERE struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
+HAK_DATA_HERE _Alignas(HAK_CACHE_LINE) struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
 
 static char *metadata_next, *metadata_end;
 static _Atomic size_t metadata_slots; /* Order: relaxed; a statistic */

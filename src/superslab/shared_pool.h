@@ -48,8 +48,9 @@
 enum shortage { SHORTAGE_NONE = 0, SHORTAGE_WINDOW, SHORTAGE_SYSTEM };
 
 struct shared_pool {
-    /* Order of the atomic fields: relaxed; sums and hints, which threads without the lock may see late. */
-    struct lock lock;
+    /* Order of the atomic fields: relaxed; sums and hints, which threads without the lock may see late. Aligned: what
+     * every malloc and free reads (hak_window) is on no line that the pool writes. */
+    _Alignas(HAK_CACHE_LINE) struct lock lock;
     struct slot *slots;       /* indexed by slot number */
     uint32_t slots_unused;    /* the next mapped slot that was never used */
     uint32_t slots_committed; /* the end of the mapped slots */
@@ -88,12 +89,14 @@ struct shared_pool {
     _Atomic bool flush_wanted;    /* threads are to flush their caches (N5) */
     uint32_t flush_wanted_ms;     /* the time of the last request; in the future while it waits */
     size_t grown;                 /* bytes by which the footprint grew since the last request that did not wait */
+    _Atomic uint32_t growths; /* times that units or huge blocks made the footprint grow */
+    /* From here on, what every slow call reads without the lock: on a line that changes seldom. */
+    _Alignas(HAK_CACHE_LINE)
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge. Order: release, seq_cst (G2) */
     _Atomic bool over_soft_limit;
     _Atomic bool much_waits; /* FOOTPRINT_MUCH bytes waited; the purge thread clears it. Order: any */
     _Atomic bool attended;  /* there is a purge thread */
     _Atomic uint8_t shortage; /* enum shortage: what the last attempt to map more slots met (P5). Order: any */
-    _Atomic uint32_t growths; /* times that units or huge blocks made the footprint grow */
     /* Memory that is released now has waited for a purge delay in caches and warm pools, so it leaves at once. */
     _Atomic bool stale;
 };

@@ -6,8 +6,9 @@
  * page. */
 static _Alignas(4096) const char window_before_init[4096];
 
-HAK_DATA_HERE char *hak_window = (char *)(uintptr_t)window_before_init;
-HAK_DATA_HERE size_t hak_units;
+/* Every malloc and free reads these two: aligned, so that nothing that changes lies before them on their lines. */
+HAK_DATA_HERE _Alignas(HAK_CACHE_LINE) char *hak_window = (char *)(uintptr_t)window_before_init;
+HAK_DATA_HERE _Alignas(HAK_CACHE_LINE) size_t hak_units;
 HAK_DATA_HERE struct slot *window_slots;
 HAK_DATA_HERE size_t window_head_mapped;
 HAK_DATA_HERE uint64_t window_secret;

@@ -46,6 +46,7 @@ class LazyCommands(click.Group):
     """A group that imports some of its subcommands only when they are called."""
 
     LAZY = {"batches": "hakmem.bench.batches_command:batches",
+            "coherence": "hakmem.bench.coherence_command:coherence",
             "curve": "hakmem.bench.curve_command:curve",
             "diff": "hakmem.bench.diff_command:diff",
             "entries": "hakmem.bench.entries_command:entries",

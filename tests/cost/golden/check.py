@@ -8,6 +8,7 @@
   instructions  instructions per operation of every driver at a fixed seed, under callgrind
   kernel        memory system calls and page faults of the same runs
   syscalls      memory system calls of four scenarios, beyond those of a bare process
+  coherence     what cores wait for each other, on 64 and 256 virtual cores (hakmem bench coherence)
 
 A cost that differs fails the check, a better one too: golden files are changed by the commit that changes the cost,
 with --update. --only takes a pattern (a regular expression) that is searched for in CHECK/ROW: `--only kernel`,
@@ -22,6 +23,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 
+import coherence_counts
 import fast_path
 import memory_calls
 import small_rows
@@ -100,6 +102,12 @@ CHECKS = {
         "left out. <=: the timing of threads decides the figure, and only the limit is held.",
         tuple(memory_calls.SCENARIOS), memory_calls.measure_syscalls, limits=memory_calls.syscall_limits,
         freeze=memory_calls.freeze_syscalls),
+    "coherence": Check(
+        f"coherence.{platform.machine()}.txt",
+        "Accesses that wait for another core's cache line, lock takings, accesses under them, and mapping calls, for "
+        "each malloc or free on virtual cores; seed 1. The figures repeat exactly. They are limits, because any change "
+        "of the library changes the order of accesses: what was measured, a fifth and 0.002 more.",
+        coherence_counts.NAMES, coherence_counts.measure_coherence, freeze=coherence_counts.freeze_coherence),
 }
 
 
