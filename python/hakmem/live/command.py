@@ -57,7 +57,7 @@ def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
         click.echo(json.dumps(as_dict(shot, superslabs), indent=2))
     elif prometheus:
         from hakmem.live.prometheus import prometheus_text
-        click.echo(prometheus_text([shot]), nl=False)
+        click.echo(prometheus_text(shot), nl=False)
     else:
         from hakmem.live.show import print_snapshot
         print_snapshot(console(), shot, superslabs)

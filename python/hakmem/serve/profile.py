@@ -23,14 +23,14 @@ def routes() -> list[web.RouteDef]:
 
 async def show_state(request: web.Request) -> web.Response:
     """Answers whether the profile is on."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     state = await outcome(watch.asked("switches"))
     return fresh(web.json_response({**state, "may_write": request.app[MAY_WRITE]}))
 
 
 async def switch(request: web.Request) -> web.Response:
     """Turns the profile on or off (?on=1 or 0). rate: mean bytes between samples; the process's own by default."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     if not request.app[MAY_WRITE]:
         raise web.HTTPForbidden(text="a server without a token writes into no process: start it with one")
     on, rate = (whole_number(name, request.query.get(name, default), "a number")
@@ -52,14 +52,14 @@ def kind_of(request: web.Request) -> str:
 
 async def show_tree(request: web.Request) -> web.Response:
     """Answers with the tree of calls."""
-    watch, kind = wanted(request, request.match_info["pid"]), kind_of(request)
+    watch, kind = await wanted(request, request.match_info["pid"]), kind_of(request)
     async with place(request.app), apart(watch) as target:
         return fresh(web.json_response(await outcome(target.ask("tree", kind=kind))))
 
 
 async def show_page(request: web.Request) -> web.Response:
     """Answers with the flame graph as one file, which may be passed on."""
-    watch, kind = wanted(request, request.match_info["pid"]), kind_of(request)
+    watch, kind = await wanted(request, request.match_info["pid"]), kind_of(request)
     async with place(request.app), apart(watch) as target:
         body = await outcome(target.ask("flame", kind=kind))
     return fresh(web.Response(body=body, content_type="text/html", charset="utf-8"))
@@ -67,7 +67,7 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def show_why(request: web.Request) -> web.Response:
     """Answers why memory is resident. ?idle=N: also what nobody changed for N seconds."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     idle = whole_number("idle", request.query.get("idle", "0"))
     if idle > IDLE_MOST:
         raise web.HTTPBadRequest(text=f"idle={idle}: {IDLE_MOST} seconds at most are watched")
