@@ -44,9 +44,13 @@ class ServeError(click.ClickException):
 @click.option("--cgroup", metavar="PATH", help="Without PID: only processes of this cgroup and of those below it.")
 @click.option("--deadline", type=Range(min=0.5, max=3600),
               metavar="SECONDS", help="Time limit of a look.  [default: 60; without PID 10]")
+@click.option("--otlp", metavar="URL", help="Push heap profiles to an OpenTelemetry collector each minute.")
+@click.option("--otlp-interval", type=Range(min=1, max=86400), default=60.0, show_default=True, metavar="SECONDS",
+              help="Time between two pushes.")
 @click.argument("pids", type=ProcessesParameter(), nargs=-1, metavar="[PID|NAME...]")
 def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, token_file: Path | None,
-          no_token: bool, interval: float | None, cgroup: str | None, deadline: float | None) -> None:
+          no_token: bool, interval: float | None, cgroup: str | None, deadline: float | None,
+          otlp: str | None, otlp_interval: float) -> None:
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
     Without PID, the server finds and follows all processes on HAKMEM that you may read, and its metrics are sums by
@@ -56,6 +60,7 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
+        from hakmem.serve import otlp as push
         from hakmem.serve.connections import Connections, bounded_log, room
         from hakmem.serve.fleet import OPEN_MOST, Fleet
         from hakmem.serve.watch import Watches
@@ -70,6 +75,10 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     if cgroup and wanted:
         raise click.UsageError("--cgroup chooses among all processes: it does not go with a PID")
     tree = tree_of(cgroup)
+    try:
+        collector = push.address_of(otlp) if otlp else None
+    except ValueError as error:
+        raise click.UsageError(f"--otlp {otlp}: {error}") from error
     bounded_log()
     try:
         connections = Connections(room(len(wanted) or OPEN_MOST + 1), trusting=bool(path or token))
@@ -95,13 +104,19 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
                 text = f"http://{address}/" + (f"?token={token}" if token and not token_file else "")
                 warn(loopback, token, address)
             app = application(watches, doors, bool(path or token), connections)
+            if collector:
+                pushing.append(asyncio.create_task(push.Pusher(collector, otlp_interval, watches).run()))
             await answer(app, connections, listener, text)
         finally:
+            for task in pushing:
+                task.cancel()
+            await asyncio.gather(*pushing, return_exceptions=True)
             await watches.end()
             if path and listened_at:
                 path.unlink(missing_ok=True)
 
     listened_at: list[Path] = []
+    pushing: list[asyncio.Task[None]] = []
 
     def listen_at(path: Path) -> socket.socket:
         made = listen_on_path(path)
@@ -199,8 +214,9 @@ async def answer(app: web.Application, connections: Connections, listener: socke
     # Requests that are no HTTP get a 400. The terminal need not mention them.
     quiet = logging.getLogger("hakmem.serve.http")
     quiet.setLevel(logging.CRITICAL + 1)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=quiet, keepalive_timeout=IDLE_SECONDS,
-                           lingering_time=LINGER_SECONDS)
+    more: dict[str, Any] = {"shutdown_timeout": 2} if hasattr(web, "AppKey") else {}  # aiohttp 3.8 waits for nobody here
+    runner = web.AppRunner(app, access_log=None, logger=quiet, keepalive_timeout=IDLE_SECONDS,
+                           lingering_time=LINGER_SECONDS, **more)
     await runner.setup()
     assert runner.server
     server = await listen_on(listener, connections.factory(runner.server))

@@ -110,14 +110,15 @@ class Fleet(Watches):
         found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         pids = sorted((pid for pid in found if not self.left(pid)),
                       key=lambda pid: self.rows[pid].at if pid in self.rows else 0)
-        self.unseen = self.unread = 0
-        self.left_alone = len(found) - len(pids)
+        kinds: Counter[str] = Counter()
+        left_alone = len(found) - len(pids)
         seen: set[int] = set()
         while pids:
             answered = 0
             await self.target.ask("begin", budget=min(budget, 1e9), tree=self.tree, pids=pids)
             try:
                 async for answer in self.target.each("look", [{"pid": pid} for pid in pids]):
+                    kinds.update(answer.keys() & {"unseen", "problem"})
                     if self.note(pids[answered], answer):
                         seen.add(pids[answered])
                     answered += 1
@@ -135,6 +136,7 @@ class Fleet(Watches):
             del self.rows[pid]
         for group in self.grown.keys() - {row.group for row in self.rows.values()}:
             del self.grown[group]
+        self.unseen, self.unread, self.left_alone = kinds["unseen"], kinds["problem"], left_alone
         self.took = time.monotonic() - begun
         self.rounds += 1
         self.close_idle()
@@ -148,10 +150,7 @@ class Fleet(Watches):
         before = self.rows.get(pid)
         if told.get("later"):
             return before is not None
-        if told.get("unseen"):
-            self.unseen += 1
         if "problem" in told:
-            self.unread += 1
             if before:
                 before.problem = told["problem"]
             return before is not None
@@ -253,6 +252,7 @@ class Fleet(Watches):
         watch, (_, task) = self.watches.pop(text), self.opened.pop(text)
         watch.stopping = True
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
         await watch.target.end()
 
     async def end(self) -> None:
@@ -281,6 +281,12 @@ class Fleet(Watches):
             shot = replace(oldest.shot, totals=Totals(**totals), counters=dict(grown.counters))
             yield Subject(group, len(rows), shot, sum(row.rss for row in rows), dict(resident), grown.minor_faults,
                           grown.major_faults, max(row.took for row in rows), time.monotonic() - oldest.at)
+
+    def resources(self) -> list[dict[str, str | int]]:
+        """Returns the attributes of each process in OpenTelemetry's words, and when it began."""
+        return [{"service.name": row.key[0] or row.shot.command, "process.executable.name": row.shot.command,
+                 "container.id": row.key[1], "k8s.pod.uid": row.key[2], "process.pid": row.pid, "begun": row.begun}
+                for row in self.rows.values()]
 
     def own_figures(self) -> dict[str, tuple[str, float]]:
         """Returns {name: (meaning, figure)} of the server itself."""

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hakmem.live.memory import LiveError, NoProcess
 from hakmem.serve.access import LATER_SECONDS
-from hakmem.serve.answers import PPROF, WATCHES, fresh, whole_number
+from hakmem.serve.answers import PPROF, WATCHES, Key, fresh, whole_number
 from hakmem.serve.target import Target
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PLACES = web.AppKey("places", asyncio.Semaphore)
+PLACES = Key[asyncio.Semaphore]("places")
 # How many profiles are made at the same time, each in a process of its own.
 PROFILES_MOST = 4
 # The most addresses in one request for names, and how an address is written.
@@ -49,7 +49,7 @@ async def show_profile(request: web.Request) -> web.Response:
     watch = selected(request)
     if watch is None:
         raise web.HTTPBadRequest(text="which process? Add ?pid=PID or ?name=NAME; served are "
-                                 + ", ".join(str(one["pid"]) for one in request.app[WATCHES].listed()))
+                                 + ", ".join(str(one["pid"]) for one in WATCHES.of(request.app).listed()))
     kind = DEFAULTS[request.match_info["name"]]
     seconds, debug, symbols = (whole_number(name, request.query.get(name, "0"))
                                for name in ("seconds", "debug", "symbols"))
@@ -100,7 +100,7 @@ def addresses_in(request: web.Request) -> str:
 
 async def show_index(request: web.Request) -> web.Response:
     """Answers with a list of the processes and their profiles."""
-    only, watches = selected(request), request.app[WATCHES]
+    only, watches = selected(request), WATCHES.of(request.app)
     lines = ["Heap profiles by hakmem serve, in pprof's format", ""]
     for about in watches.listed():
         if only is None or about["pid"] == only.pid:
@@ -119,7 +119,7 @@ async def show_index(request: web.Request) -> web.Response:
 def selected(request: web.Request) -> Watch | None:
     """Returns the Watch that the request names, or the only one; None if there are several and it names none. A name
     means the largest process of that command, unit, container or pod: it stays as processes come and go."""
-    watches, text, name = request.app[WATCHES], request.match_info.get("pid", request.query.get("pid")), (
+    watches, text, name = WATCHES.of(request.app), request.match_info.get("pid", request.query.get("pid")), (
         request.query.get("name"))
     if text is None and name is not None:
         text = watches.pid_named(name) or name
@@ -144,10 +144,10 @@ async def outcome(answer: Awaitable[T]) -> T:
 @contextlib.asynccontextmanager
 async def place(app: web.Application) -> AsyncIterator[None]:
     """Takes one of the places for profiles in the making; answers 503 if all are taken."""
-    if app[PLACES].locked():
+    if PLACES.of(app).locked():
         raise web.HTTPServiceUnavailable(text=f"{PROFILES_MOST} profiles are being made already; ask again later",
                                          headers={"Retry-After": str(LATER_SECONDS)})
-    async with app[PLACES]:
+    async with PLACES.of(app):
         yield
 
 

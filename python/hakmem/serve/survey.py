@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from hakmem.clean import clean
 from hakmem.foreign import read_proc
@@ -12,6 +13,9 @@ from hakmem.live.descriptor import may_serve
 from hakmem.live.memory import UNSOUND, LiveError, NoPermission, NoProcess, ProcessMemory, problem_text, stat_fields
 from hakmem.live.sample import Sampler
 from hakmem.serve.places import Place, place_of, within
+
+if TYPE_CHECKING:
+    from hakmem.serve.otlp import Changes
 
 # A process without HAKMEM is searched again after this many seconds, because dlopen() may have loaded it.
 AGAIN_SECONDS = 300
@@ -38,6 +42,7 @@ class Survey:
         self.known: dict[int, Known] = {}
         self.files: dict[tuple[str, int, str], bool] = {}
         self.stop_at = 0.0
+        self.changes: Changes | None = None
 
     def do_begin(self, budget: float, tree: str, pids: list[int]) -> dict[str, object]:
         """Begins a round. budget: seconds of CPU time, after which only new processes are looked at, and one more. tree: the cgroup
@@ -46,6 +51,13 @@ class Survey:
         for pid in self.known.keys() - set(pids):
             self.forget(pid)
         return {}
+
+    def do_otlp(self, pid: int, begun: int, resource: dict[str, str | int]) -> bytes:
+        """Returns the heap profile of a process as a request for a collector; nothing if it takes none."""
+        from hakmem.serve.otlp import Changes
+
+        self.changes = self.changes or Changes()
+        return self.changes.request(pid, begun, resource)
 
     def do_end(self) -> dict[str, object]:
         """Returns the CPU seconds of this worker."""

@@ -92,10 +92,13 @@ class Watches:
         """Looks until all processes have ended."""
         await asyncio.gather(*(watch.run(self.interval) for watch in self.watches.values()))
 
-    async def end(self) -> None:
-        """Ends all workers."""
+    def stop(self) -> None:
+        """Lets no look begin any more."""
         for watch in self.watches.values():
             watch.stopping = True
+
+    async def end(self) -> None:
+        """Ends all workers, when nothing asks them."""
         await asyncio.gather(*(watch.target.end() for watch in self.watches.values()))
 
     def listed(self) -> list[dict[str, object]]:
@@ -137,6 +140,11 @@ class Watches:
             seen, name = watch.sample, (str(watch.pid), watch.sample.shot.command)
             yield Subject(name, 1, seen.shot, seen.rss, seen.resident, seen.minor_faults, seen.major_faults, seen.took,
                           up=watch.state == "running")
+
+    def resources(self) -> list[dict[str, str | int]]:
+        """Returns the attributes of each process in OpenTelemetry's words, and when it began."""
+        return [{"service.name": watch.sample.shot.command, "process.pid": watch.pid, "begun": watch.target.begun}
+                for watch in self.watches.values() if watch.state == "running"]
 
     def own_figures(self) -> dict[str, tuple[str, float]]:
         """Returns {name: (meaning, figure)} of the server itself."""

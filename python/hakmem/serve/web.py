@@ -13,7 +13,7 @@ from aiohttp import web
 from hakmem.clean import clean
 from hakmem.serve import page, pprof, profile
 from hakmem.serve.access import REALM, Refused
-from hakmem.serve.answers import SHOWN, WATCHES, NoSuchProcess, error_answer, fresh, wanted, whole_number
+from hakmem.serve.answers import SHOWN, WATCHES, Key, NoSuchProcess, error_answer, fresh, wanted, whole_number
 from hakmem.serve.metrics import Text
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hakmem.serve.connections import Connections
     from hakmem.serve.watch import Watches
 
-METRICS = web.AppKey("metrics", Text)
+METRICS = Key[Text]("metrics")
 # The longest request: pprof.ADDRESSES_MOST addresses.
 BODY_MOST = 2 << 20
 
@@ -33,10 +33,10 @@ def application(watches: Watches, doors: Sequence[Middleware], may_write: bool,
     requests may turn things on and off in the processes."""
     app = web.Application(client_max_size=BODY_MOST, middlewares=[
         connections.answering, errors_as_json, *doors, connections.let_in, no_long_body])
-    app[WATCHES] = watches
-    app[METRICS] = Text(watches)
-    app[profile.MAY_WRITE] = may_write
-    app[pprof.PLACES] = asyncio.Semaphore(pprof.PROFILES_MOST)
+    WATCHES.put(app, watches)
+    METRICS.put(app, Text(watches))
+    profile.MAY_WRITE.put(app, may_write)
+    pprof.PLACES.put(app, asyncio.Semaphore(pprof.PROFILES_MOST))
     app.add_routes([
         web.get("/", show_page), web.get("/metrics", show_metrics), web.get("/api/processes", list_processes),
         web.get("/api/snapshot/{pid}", show_snapshot), web.get("/api/history/{pid}", show_history),
@@ -47,13 +47,13 @@ def application(watches: Watches, doors: Sequence[Middleware], may_write: bool,
 
 async def looking(app: web.Application) -> AsyncIterator[None]:
     """Looks at the processes while the application runs."""
-    task = asyncio.create_task(app[WATCHES].run())
+    task = asyncio.create_task(WATCHES.of(app).run())
     task.add_done_callback(tell_failure)
     yield
-    await app[WATCHES].end()
+    WATCHES.of(app).stop()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await app[WATCHES].end()
+    await WATCHES.of(app).end()
 
 
 def tell_failure(task: asyncio.Task[None]) -> None:
@@ -116,13 +116,13 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def show_metrics(request: web.Request) -> web.Response:
     """Answers with the metrics."""
-    body, kind = request.app[METRICS].latest(request.headers.get("Accept", ""))
+    body, kind = METRICS.of(request.app).latest(request.headers.get("Accept", ""))
     return fresh(web.Response(body=body, headers={"Content-Type": kind}))
 
 
 async def list_processes(request: web.Request) -> web.Response:
     """Answers with the list of processes."""
-    watches = request.app[WATCHES]
+    watches = WATCHES.of(request.app)
     return as_json({"interval": watches.interval, "processes": watches.listed()})
 
 
