@@ -126,7 +126,7 @@ def explain_sites(pid: int, as_json: bool, sites: bool, pins: bool, number: int,
             notes = symbolize(profile)
             found = stacks_of(why, profile, source)
             if notes:
-                click.echo(f"hakmem explain: {summary(notes)}", err=True)
+                click.echo(f"hakmem: {summary(notes)}", err=True)
     if as_json:
         data = as_data(why, found, False) if sites else {}
         if pins:

@@ -54,10 +54,10 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
     Without PID, the server finds and follows all processes on HAKMEM that you may read, and its metrics are sums by
-    unit, container, pod and command. A name stands for all processes that have it. The server runs no code in them. It writes to a process only if the
-    page turns a heap profile on or off. It clears the kernel's marks of read pages only if the page asks what memory
-    nobody changes. A request needs the token in the address that is printed. SIGINT or SIGTERM
-    ends the server."""
+    unit, container, pod and command. A name stands for all processes that have it. The server runs no code in them.
+    It writes to a process only if the page turns a heap profile on or off. It clears the kernel's marks of read
+    pages only if the page asks what memory nobody changes. A request needs the token in the address that is
+    printed. SIGINT or SIGTERM ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
         from hakmem.serve import otlp as push
@@ -87,7 +87,8 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
 
     async def run() -> None:
         # Made here, because a worker's lock and pipes belong to the running loop.
-        watches = Watches(wanted, deadline or 60, interval or 1) if wanted else Fleet(tree, deadline or 10, interval or 15)
+        watches = Watches(wanted, deadline or 60, interval or 1) if wanted else Fleet(
+            tree, deadline or 10, interval or 15)
         try:
             try:
                 await watches.start()
@@ -214,7 +215,8 @@ async def answer(app: web.Application, connections: Connections, listener: socke
     # Requests that are no HTTP get a 400. The terminal need not mention them.
     quiet = logging.getLogger("hakmem.serve.http")
     quiet.setLevel(logging.CRITICAL + 1)
-    more: dict[str, Any] = {"shutdown_timeout": 2} if hasattr(web, "AppKey") else {}  # aiohttp 3.8 waits for nobody here
+    # aiohttp 3.8 waits for nobody here.
+    more: dict[str, Any] = {"shutdown_timeout": 2} if hasattr(web, "AppKey") else {}
     runner = web.AppRunner(app, access_log=None, logger=quiet, keepalive_timeout=IDLE_SECONDS,
                            lingering_time=LINGER_SECONDS, **more)
     await runner.setup()

@@ -25,7 +25,7 @@ from hakmem.serve.target import Target
 from hakmem.version import version
 
 if TYPE_CHECKING:
-    from hakmem.heap.profile_pb2 import Profile
+    from hakmem.heap.profile_pb2 import Profile, ValueType
     from hakmem.serve.watch import Watches
 
 PATH = "/v1development/profiles"
@@ -90,10 +90,13 @@ class Tables:
             made.append({
                 "profileId": secrets.token_hex(16), "timeUnixNano": str(profile.time_nanos),
                 "durationNano": str(profile.duration_nanos), "samples": samples, "period": str(profile.period),
-                "sampleType": {"typeStrindex": self.text(texts[kind.type]), "unitStrindex": self.text(texts[kind.unit])},
-                "periodType": {"typeStrindex": self.text(texts[profile.period_type.type]),
-                               "unitStrindex": self.text(texts[profile.period_type.unit])}})
+                "sampleType": self.kind(profile, kind), "periodType": self.kind(profile, profile.period_type)})
         return made
+
+    def kind(self, profile: Profile, kind: ValueType) -> dict[str, int]:
+        """Returns the type of a value."""
+        texts = profile.string_table
+        return {"typeStrindex": self.text(texts[kind.type]), "unitStrindex": self.text(texts[kind.unit])}
 
 
 def attribute_value(value: str | int) -> dict[str, str]:

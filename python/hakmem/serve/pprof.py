@@ -95,7 +95,8 @@ async def body_of(request: web.Request) -> str:
 
 def addresses_in(request: web.Request) -> str:
     """Returns the query without the token and the process, which may be in it too."""
-    return "+".join(part for part in request.query_string.split("&") if not part.startswith(("token=", "pid=", "name=")))
+    others = ("token=", "pid=", "name=")
+    return "+".join(part for part in request.query_string.split("&") if not part.startswith(others))
 
 
 async def show_index(request: web.Request) -> web.Response:

@@ -45,8 +45,8 @@ class Survey:
         self.changes: Changes | None = None
 
     def do_begin(self, budget: float, tree: str, pids: list[int]) -> dict[str, object]:
-        """Begins a round. budget: seconds of CPU time, after which only new processes are looked at, and one more. tree: the cgroup
-        whose processes count. pids: all that there are; the others are forgotten."""
+        """Begins a round. budget: seconds of CPU time, after which it looks only at new processes and at one more.
+        tree: the cgroup whose processes count. pids: all that there are; the others are forgotten."""
         self.stop_at, self.tree, self.goes_on = time.process_time() + budget, tree, True
         for pid in self.known.keys() - set(pids):
             self.forget(pid)

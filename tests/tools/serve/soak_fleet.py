@@ -88,8 +88,8 @@ def test_prometheus_and_the_collector(program, library, tmp_path):
             "scrape_configs": [{"job_name": "hakmem", "authorization": {"credentials_file": str(token)},
                                 "static_configs": [{"targets": [server.url.split("/")[2]]}]}]}))
         stack.enter_context(running(
-            tmp_path / "prometheus.log", "prometheus", f"--config.file={scrape}", f"--storage.tsdb.path={tmp_path}/data",
-            f"--web.listen-address=127.0.0.1:{prometheus}"))
+            tmp_path / "prometheus.log", "prometheus", f"--config.file={scrape}",
+            f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{prometheus}"))
         who = f'{{command="{named.name}"}}'
 
         def answered(query):
