@@ -88,6 +88,9 @@ class LazyGroup(click.Group):
         """Writes what LISTED has."""
         for heading, names in LISTED.items():
             self.format_group(ctx, formatter, heading, names)
+        formatter.write_text("")
+        formatter.write_text(f"{NAME} help COMMAND prints the page of a command; {NAME} help developer lists the "
+                             "commands for developers of HAKMEM.")
 
     def format_group(self, ctx: click.Context, formatter: click.HelpFormatter, heading: str,
                      names: Sequence[str]) -> None:

@@ -104,7 +104,7 @@ def write_package(plan: Plan, root: Path, architecture: str, values: dict[str, s
             # Debian forbids empty fields.
             text = re.sub(r"^\S+: \n", "", text, flags=re.MULTILINE)
         if name not in NOT_CONTROL:
-            install(text, control / name, executable=name in ("postinst", "prerm"))
+            install(text, control / name, executable=name in ("postinst", "prerm", "postrm"))
     set_times(plan, root)
     file = plan.dist / f"{package}_{version(plan)}_{architecture}.deb"
     # One thread, because xz's output depends on their number.
@@ -112,7 +112,7 @@ def write_package(plan: Plan, root: Path, architecture: str, values: dict[str, s
 
 
 def write(plan: Plan, folder: Path, architecture: str, needed: list[Module], recommended: list[Module]) -> None:
-    """Writes the three packages, from the trees in FOLDER that have their names."""
+    """Writes the packages, from the trees in FOLDER that have their names."""
 
     def field(modules: list[Module]) -> str:
         return ", ".join(f"{module.debian} (>= {module.oldest})" for module in modules)
@@ -124,3 +124,7 @@ def write(plan: Plan, folder: Path, architecture: str, needed: list[Module], rec
     write_package(plan, folder / "hakmem", architecture,
                   {"depends": f"libc6 (>= {oldest_glibc(profiled)}), python3 (>= 3.9), {field(needed)}",
                    "recommends": field(recommended)})
+    # The same for all architectures.
+    if (folder / "hakmem-serve").is_dir():
+        write_package(plan, folder / "hakmem-serve", "all", {
+            "depends": field([module for module in recommended if module.pypi == "aiohttp"])})

@@ -1,4 +1,4 @@
-"""libhakmem0, libhakmem-dev and hakmem, for the system's package manager: .deb and .rpm, x86-64 and aarch64.
+"""libhakmem0, libhakmem-dev, hakmem and hakmem-serve, for the system's package manager: .deb and .rpm, x86-64 and aarch64.
 
 Both formats hold the same files, staged here from the results of the kinds "libraries" and "wheels". The folder of
 libraries and some of the documentation differ. The recipes are in packaging/deb and packaging/rpm, other installed
@@ -188,6 +188,13 @@ def stage_command(plan: Plan, triplet: str, root: Path, zsh_folder: str) -> None
         install(page, root / f"usr/share/man/man1/{page.name}.gz")
 
 
+def stage_fleet(plan: Plan, root: Path) -> None:
+    """Stages the package hakmem-serve."""
+    for file in sorted((plan.root / "packaging/fleet").iterdir()):
+        unit = file.suffix == ".service"
+        install(file, root / ("usr/lib/systemd/system" if unit else "usr/share/hakmem-serve") / file.name)
+
+
 def stage(plan: Plan, name: str) -> Path:
     """Returns an empty folder for the trees."""
     folder = plan.work / "system" / name
@@ -213,6 +220,8 @@ def make_for(plan: Plan, architecture: Architecture) -> None:
         stage_library(plan, triplet, folder / "libhakmem0", libdir)
         stage_development(plan, triplet, folder / "libhakmem-dev", libdir)
         stage_command(plan, triplet, folder / "hakmem", f"usr/share/zsh/{zsh}")
+        if kind == "deb" and architecture == ARCHITECTURES[0]:
+            stage_fleet(plan, folder / "hakmem-serve")
         if kind == "deb":
             debs.write(plan, folder, architecture.deb, needed, recommended)
         else:

@@ -134,6 +134,27 @@ static void check_profile(const char *given, char path[PATH_MAX])
         words_refuse("--heap-profile %s: %s cannot be written to", given, path);
 }
 
+/* Refuses the name of an option that the library lacks, and names the one that is spelled alike. */
+static _Noreturn void refuse_setting(const char *option, const char *setting, const char *name,
+                                     const struct mapped_file *library)
+{
+    static const char prefix[] = "HAKMEM_";
+    const char *at = (const char *)library->bytes, *end = at + library->size, *alike = NULL;
+    size_t least = ALIKE_FAR;
+    while ((at = memmem(at, (size_t)(end - at), prefix, sizeof prefix - 1))) {
+        size_t length = strnlen(at, (size_t)(end - at));
+        size_t far = length < WORD_BYTES ? words_distance(name, strlen(name), at, least) : least;
+        if (far < least && at[length - 1] != '_' && strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == length) {
+            least = far;
+            alike = at;
+        }
+        at += sizeof prefix - 1;
+    }
+    if (alike)
+        words_refuse("%s %s: there is no option %s; did you mean %s?", option, setting, name, alike);
+    words_refuse("%s %s: there is no option %s; man 7 hakmem and docs/options.md list them", option, setting, name);
+}
+
 /* Writes the variable's name for the value NAME=VALUE of an option such as --set, and returns VALUE. NAME may lack
  * HAKMEM_, and be in either case. The options that a library knows stand in it as texts. */
 static const char *read_setting(const char *option, const char *setting, const struct mapped_file *library,
@@ -150,7 +171,7 @@ static const char *read_setting(const char *option, const char *setting, const s
     /* Comparing the final zero byte tells an option from the beginning of another. */
     if (written >= NAME_BYTES || written <= PREFIX || name[written - 1] == '_' ||
         !memmem(library->bytes, library->size, name, (size_t)written + 1))
-        words_refuse("%s %s: there is no option %s; docs/options.md lists them", option, setting, name);
+        refuse_setting(option, setting, name, library);
     return equals + 1;
 }
 

@@ -53,9 +53,8 @@ static const struct option OPTIONS[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* From how many changed letters on a word is another option; from how many letters on the beginning of an option stands
- * for it. */
-enum { FAR = 3, BEGINNING = 3 };
+/* From how many letters on the beginning of an option stands for it. */
+enum { BEGINNING = 3 };
 
 static const char *stats_value(const char *format)
 {
@@ -100,10 +99,9 @@ static void take(struct words *words, int option, const char *value, size_t *set
     }
 }
 
-/* The Levenshtein distance of two names, `most` if it is larger. The second has fewer than 32 characters. */
-static size_t distance(const char *one, size_t length, const char *other, size_t most)
+size_t words_distance(const char *one, size_t length, const char *other, size_t most)
 {
-    size_t row[32];
+    size_t row[WORD_BYTES];
     size_t width = strlen(other);
     for (size_t j = 0; j <= width; j++)
         row[j] = j;
@@ -125,10 +123,10 @@ static size_t distance(const char *one, size_t length, const char *other, size_t
 /* Refuses an unknown option, and names the one that is spelled alike. */
 static _Noreturn void refuse_option(const char *word)
 {
-    size_t length = strcspn(word, "="), least = FAR;
+    size_t length = strcspn(word, "="), least = ALIKE_FAR;
     const char *alike = NULL;
     for (const struct option *option = OPTIONS; option->name && strncmp(word, "--", 2) == 0; option++) {
-        size_t far = distance(word + 2, length - 2, option->name, FAR);
+        size_t far = words_distance(word + 2, length - 2, option->name, ALIKE_FAR);
         if (length - 2 >= BEGINNING && strncmp(word + 2, option->name, length - 2) == 0)
             far = 1;
         if (far < least) {

@@ -5,6 +5,7 @@
 #define RUN_WORDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Exit statuses: those of a failure and of wrong words, and a shell's for a program that cannot be run. */
 enum { FAILED = 1, WRONG = 2, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
@@ -30,6 +31,12 @@ void words_check_setting(const char *option, const char *value);
 /* Prints "hakmem: " and a text to standard error, as one line. */
 void words_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* As words_say, and end the process: with WRONG, after a hint; or with FAILED. */
+/* Names are alike if they are nearer than this. A name has fewer bytes than WORD_BYTES. */
+enum { ALIKE_FAR = 3, WORD_BYTES = 48 };
+
+/* Returns the Levenshtein distance of two names, `most` if it is larger. `other` has fewer bytes than WORD_BYTES. */
+size_t words_distance(const char *one, size_t length, const char *other, size_t most);
+
 _Noreturn void words_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void words_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -157,7 +157,7 @@ def of_faults(seen: Observed) -> Iterator[Row]:
     yield ("first touches", {"fault": count}, f"{plural(count, 'page fault')} of memory used first",
            f"HAKMEM_SS_PREWARM={slabs} takes them before the program begins; HAKMEM_THP=always takes 512 at a time")
     yield ("loading", {"fault": files}, f"{plural(files, 'page fault')} of files, stacks and variables",
-           "link the program statically")
+           "Link the program statically")
 
 
 def of_front(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:

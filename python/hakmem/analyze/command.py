@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -299,6 +300,9 @@ def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> 
     for word in wanted.settings:
         name, _, value = ask("setting", "--set:", library, word).partition("=")
         settings[name] = value
+    if sys.stderr.isatty() or not wanted.as_json:
+        click.echo(f"hakmem: runs {command[0]} under each tool until it ends by itself, {wanted.limit:g} seconds at "
+                   "most each time; for a server: hakmem analyze PID", err=True)
     own = own_malloc(program)
     if own and wanted.against:
         raise click.UsageError(f"--against: {command[0]} defines malloc itself, so no other can be preloaded into it")

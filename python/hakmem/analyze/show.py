@@ -140,7 +140,10 @@ def process_text(found: Findings) -> list[str]:
         lines.append(f"{'Set' if number == 0 else 'And'} {advice.setting}: {advice.why}. It would save up to "
                      f"{bytes_column(advice.saves)}.")
     if not found.advice:
-        lines.append("Set nothing: no option would save at least 4 MiB and 5 % of RSS.")
+        lines.append("No option would save at least 4 MiB and 5 % of RSS.")
+        if live > rss / 2:
+            lines.append("What the program holds is its own. If that grows, hakmem heap --start PID, and later "
+                         "hakmem heap PID, say who allocated it.")
     return lines
 
 
@@ -162,7 +165,7 @@ def print_process(console: Console, found: Findings, process: Process | None) ->
     settings = [advice.setting for advice in found.advice]
     if settings:
         click.echo(f"Try it: {try_it(settings, command)}")
-    click.echo(f"Against the system's malloc, if it ends by itself: hakmem advise -- {command}")
+    click.echo(f"Against the system's malloc, if it ends by itself: hakmem analyze --time 3 -- {command}")
 
 
 def process_dict(found: Findings) -> dict[str, object]:
@@ -213,7 +216,7 @@ def print_foreign(_: Console, found: Foreign, process: Process | None, unit: str
         return
     command = command_text(process)
     click.echo(f"Try it: hakmem run -- {command}")
-    click.echo(f"Measure it, if it ends by itself: hakmem advise -- {command}")
+    click.echo(f"Measure it, if it ends by itself: hakmem analyze --time 3 -- {command}")
     if unit:
         from hakmem import paths
 

@@ -106,7 +106,7 @@ def check_departure(memory: ProcessMemory) -> list[Finding]:
     except LiveError:
         return []
     return [Finding("note" if when.who == BY_CALLS else "ok", "purging", when.text(),
-                    "hakmem explain says how much waits" if when.who == BY_CALLS else "")]
+                    f"hakmem look {getattr(memory, 'pid', 'PID')} --explain says how much waits" if when.who == BY_CALLS else "")]
 
 
 def judge_values(options: dict[str, str]) -> list[Finding]:

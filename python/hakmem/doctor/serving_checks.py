@@ -193,7 +193,7 @@ def check_runtime(objects: list[LoadedObject], environment: dict[str, str]) -> l
         of_it = [each for each in objects if pattern.match(each.name)]
         if of_it and not (what.startswith("Python") and environment.get("PYTHONMALLOC") in ("malloc", "malloc_debug")):
             found.append(Finding("note", "own arenas", f"{what} are in {where}, mapped by {of_it[0].name} for itself",
-                                 f"they are 'other anonymous memory' of hakmem explain; {advice}"))
+                                 f"they are 'other anonymous memory' of hakmem look PID --explain; {advice}"))
     return found
 
 

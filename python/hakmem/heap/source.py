@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
 
 # How long to wait for a server, besides the seconds for which the server shall observe the process, counted twice.
+# The first bytes of a compressed file.
+GZIP = b"\x1f\x8b"
 SECONDS = 60
 
 
@@ -65,8 +67,18 @@ class Address:
 AnySource = Union[Path, Process, Address]
 
 
+def is_profile(path: str) -> bool:
+    """Returns whether a file begins as compressed profiles do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(GZIP)) == GZIP
+    except OSError:
+        return False
+
+
 class Source(Parameter[AnySource]):
-    """A file's path, a PID, the name of a process, or a URL. A file takes precedence over a process of that name."""
+    """A file's path, a PID, the name of a process, or a URL. A profile's file takes precedence over a process of that
+    name; any other file, such as the program itself, does not."""
 
     name = "source"
 
@@ -80,7 +92,7 @@ class Source(Parameter[AnySource]):
             return Address(value)
         if value.isascii() and value.isdigit() and not Path(value).exists():
             return Process(int(value))
-        if value and "/" not in value and not Path(value).exists() and bearers(value, all_processes()):
+        if value and "/" not in value and not is_profile(value) and bearers(value, all_processes()):
             return Process(pid_of(value, served=True))
         path: Path = FILE.convert(value, param, ctx)
         return path

@@ -125,7 +125,7 @@ def chain_of(why: Why) -> list[tuple[str, int, str]]:
              ("retained", parts["retained"], "free slabs and huge ranges: they wait, too"),
              ("metadata", parts["metadata"], "HAKMEM's own, the heap profile's tables too"),
              ("other memory", sum(why.explanation.other.values()),
-              "the program, libraries, stacks, files: hakmem explain lists it"),
+              "the program, libraries, stacks, files: hakmem look PID --explain lists it"),
              ("change", why.explanation.rss - why.explanation.sum + parts["live"] - resident, "while it was looked at"),
              ("= Rss", why.explanation.rss, "what the kernel counts")]
     return [row for row in rows if row[1] or row[0] != "change"]

@@ -57,7 +57,7 @@ def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
         click.echo(json.dumps(as_dict(shot, superslabs), indent=2))
     elif prometheus:
         from hakmem.live.prometheus import prometheus_text
-        click.echo(prometheus_text([shot]), nl=False)
+        click.echo(prometheus_text(shot), nl=False)
     else:
         from hakmem.live.show import print_snapshot
         print_snapshot(console(), shot, superslabs)
@@ -126,7 +126,7 @@ def explain_sites(pid: int, as_json: bool, sites: bool, pins: bool, number: int,
             notes = symbolize(profile)
             found = stacks_of(why, profile, source)
             if notes:
-                click.echo(f"hakmem explain: {summary(notes)}", err=True)
+                click.echo(f"hakmem: {summary(notes)}", err=True)
     if as_json:
         data = as_data(why, found, False) if sites else {}
         if pins:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,6 +41,9 @@ SIZE_MOST, STRUCT_MOST = 1 << 20, 1 << 20
 # Bytes that are searched for the table: of a file; of the mappings of a file that is not available; of all files whose
 # code a process runs.
 FILE_MOST, SCAN_MOST, SEARCH_MOST = 1 << 30, 64 << 20, 8 << 30
+# {what tells a file from others, and from itself before a change: what offset_in_file() returned for it}.
+OFFSETS: dict[tuple[int, ...], int | None] = {}
+OFFSETS_MOST = 4096
 # Limit of copies of HAKMEM in one process.
 COPIES_MOST = 64
 
@@ -316,14 +319,24 @@ def extent(mappings: list[Mapping]) -> int:
 
 
 def offset_in_file(file: Reader, most: int = FILE_MOST) -> int | None:
-    """Returns where in the first `most` bytes of an ELF file the descriptor lies, or None.
+    """Returns where in the first `most` bytes of an ELF file the descriptor lies, or None. Remembers it for the file,
+    until the file changes."""
+    status = file.status
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, most)
+    if key not in OFFSETS:
+        if len(OFFSETS) >= OFFSETS_MOST:
+            OFFSETS.clear()
+        try:
+            OFFSETS[key] = searched_offset(file, most)
+        except OSError:
+            return None  # the disk or the network fails
+    return OFFSETS[key]
 
-    Finds it by symbol; by section, which a stripped static program still has; or by its magic, if even the section
-    is gone."""
-    try:
-        at = file.find(MAGIC, most)
-    except OSError:
-        return None  # the disk or the network fails
+
+def searched_offset(file: Reader, most: int) -> int | None:
+    """Returns the same by a search: by symbol; by section, which a stripped static program still has; or by its magic,
+    if even the section is gone."""
+    at = file.find(MAGIC, most)
     if at < 0:
         return None
     try:
@@ -364,33 +377,67 @@ def read_descriptor(memory: Memory, address: int) -> Descriptor:
         raise Damaged(f"{name_of(memory)}: the descriptor at {address:#x} is damaged: {error}") from None
 
 
-@lru_cache(maxsize=16)
 def parse_rows(address: int, version: str, data: bytes) -> Descriptor:
     """Returns a Descriptor, given the bytes of its rows."""
-    made = Descriptor(address, version)
-    for name, value, size, count, kind, _ in ROW.iter_unpack(data):
-        if kind not in (TYPE, FIELD, CONSTANT, ROOT):
+    rows = list(ROW.iter_unpack(data))
+    layout = layout_of(tuple(row for row in rows if row[4] != ROOT))
+    made = replace(layout, address=address, version=version, roots={
+        name_in(row[0]): row[1] for row in rows if row[4] == ROOT})
+    check_roots(made)
+    return made
+
+
+def name_in(data: bytes) -> str:
+    """Returns the name that a row has."""
+    name = data.rstrip(b"\0").decode("latin-1")
+    if not NAME.fullmatch(name):
+        raise Damaged(f"{clean(name)!r} is no name")
+    return name
+
+
+@lru_cache(maxsize=16)
+def layout_of(rows: tuple[tuple[Any, ...], ...]) -> Descriptor:
+    """Returns a Descriptor without an address, a version and roots. All processes with one file share it."""
+    made = Descriptor(0, "")
+    for data, value, size, count, kind, _ in rows:
+        if kind not in (TYPE, FIELD, CONSTANT):
             continue  # a kind that only later versions know
-        name = name.rstrip(b"\0").decode("latin-1")
-        if not NAME.fullmatch(name):
-            raise Damaged(f"{clean(name)!r} is no name")
+        name = name_in(data)
         if kind == TYPE:
             made.types[name] = size
         elif kind == FIELD:
             made.fields[name] = Field(value, size, count)
-        elif kind == CONSTANT:
+        else:
             made.constants[name] = value
-        elif kind == ROOT:
-            made.roots[name] = value
-    check(made)
+    check_layout(made)
     return made
 
 
 # ---- Whether it can be ----
 
 
-def check(made: Descriptor) -> None:
-    """Raises Damaged unless the table has everything a reader needs, with sizes that a heap can have."""
+def check_roots(made: Descriptor) -> None:
+    """Raises Damaged unless the table has the addresses that a reader needs, and the structs to which they lead."""
+    for name, address in made.roots.items():
+        if address % 4 or not 0 < address < USER_END:
+            raise Damaged(f"its {name} is at {address:#x}, where nothing can be")
+    for name in ROOTS:
+        wanted(made.roots, name)
+    if "table_memory" in made.roots:
+        check_fields(made, TABLE_FIELDS, {})
+    if "profile_records" in made.roots:
+        check_fields(made, RECORD_FIELDS, {})
+    if "label_sets" in made.roots:
+        check_fields(made, LABEL_FIELDS, {})
+    if "profile_sizes" in made.roots:
+        check_fields(made, SIZE_FIELDS, SIZE_ARRAYS)
+    if "table_peak" in made.roots:
+        exact = " bytes sampled least" if "table_peak.least" in made.fields else ""
+        check_fields(made, {"table_peak": "epoch at_ms" + exact, "site": "peak_epoch"}, {"site.peak": "site_sums"})
+
+
+def check_layout(made: Descriptor) -> None:
+    """Raises Damaged unless the table has the structs that a reader needs, with sizes that a heap can have."""
     for name, size in made.types.items():
         if not 0 < size <= STRUCT_MOST:
             raise Damaged(f"its struct {name} has {size:,} bytes")
@@ -398,32 +445,16 @@ def check(made: Descriptor) -> None:
         whole = made.types.get(name.partition(".")[0])
         if whole is None or place.size < 1 or place.count < 1 or place.end > whole:
             raise Damaged(f"its field {name} does not fit into its struct")
-    for name, address in made.roots.items():
-        if address % 4 or not 0 < address < USER_END:
-            raise Damaged(f"its {name} is at {address:#x}, where nothing can be")
     for name, (least, most) in {**CONSTANTS, **{name: bounds for name, bounds in OTHER_CONSTANTS.items()
                                                 if name in made.constants}}.items():
         if not least <= wanted(made.constants, name) <= most:
             raise Damaged(f"its {name} is {made.constants[name]:,}")
-    for name in ROOTS:
-        wanted(made.roots, name)
     wanted(made.types, "options")
     check_fields(made, NUMBER_FIELDS, ARRAY_FIELDS)
-    if "table_memory" in made.roots:
-        check_fields(made, TABLE_FIELDS, {})
     if "profile" in made.types and "site" in made.types:
         check_fields(made, PROFILE_FIELDS, PROFILE_ARRAYS)
-    if "profile_records" in made.roots:
-        check_fields(made, RECORD_FIELDS, {})
-    if "label_sets" in made.roots:
-        check_fields(made, LABEL_FIELDS, {})
-    if "profile_sizes" in made.roots:
-        check_fields(made, SIZE_FIELDS, SIZE_ARRAYS)
     if "site.own_freed" in made.fields and made.fields["site.own_freed"].size != 8:
         raise Damaged("its site.own_freed is not made of numbers")
-    if "table_peak" in made.roots:
-        exact = " bytes sampled least" if "table_peak.least" in made.fields else ""
-        check_fields(made, {"table_peak": "epoch at_ms" + exact, "site": "peak_epoch"}, {"site.peak": "site_sums"})
     for name in {*NUMBER_FIELDS, "class_counters", "options"}:
         made.picker(name)  # raises Damaged if fields overlap
     constant = made.constants

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
@@ -170,13 +171,17 @@ class Pagemap:
             self.file = open(f"/proc/{pid}/pagemap", "rb", buffering=0)
         except OSError as error:
             raise PagemapError(f"/proc/{pid}/pagemap: {error.strerror}") from error
-        self.regions = (Region * REGIONS)()
 
     def __enter__(self) -> Pagemap:
         return self
 
     def __exit__(self, *ignored: object) -> None:
         self.close()
+
+    @cached_property
+    def regions(self) -> ctypes.Array[Region]:
+        """The buffer of scan(), which is large."""
+        return (Region * REGIONS)()
 
     def close(self) -> None:
         """Closes the map."""

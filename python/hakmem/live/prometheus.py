@@ -15,7 +15,7 @@ from hakmem.phrases import capital
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
+    from hakmem.live.model import BlockPool, Pool, SizeClass, Snapshot, Thread, Totals
 
 NUMBERS = {
     "huge_blocks": "Live blocks above 1 MiB",
@@ -38,8 +38,6 @@ UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "cle
 class Figures(Protocol):
     """A Snapshot, or the parts of it that metrics need."""
 
-    pid: int | None
-    command: str
     counters: dict[str, int]
     totals: Totals
     classes: list[SizeClass]
@@ -49,10 +47,11 @@ class Figures(Protocol):
 
 
 class Snapshots:
-    """A collector of snapshots, each labeled with its process."""
+    """A collector of figures, each with the values of its labels."""
 
-    def __init__(self, shots: Iterable[Figures]) -> None:
+    def __init__(self, shots: Iterable[tuple[tuple[str, ...], Figures]], labels: tuple[str, ...]) -> None:
         self.shots = list(shots)
+        self.labels = labels
 
     def collect(self) -> Iterator[Metric]:
         """Yields the families of all snapshots."""
@@ -60,11 +59,11 @@ class Snapshots:
             yield self.gauge(f"hakmem_{name}_bytes", capital(meaning), attrgetter(f"totals.{name}"))
         for name, meaning in NUMBERS.items():
             yield self.gauge(f"hakmem_{name}", meaning, attrgetter(f"totals.{name}"))
-        for name in sorted({name for shot in self.shots for name in shot.counters}):
+        for name in sorted({name for _, shot in self.shots for name in shot.counters}):
             family = CounterMetricFamily(f"hakmem_{name}", f"{capital(name.replace('_', ' '))} since the start",
-                                         labels=("pid", "command"))
-            for shot in self.shots:
-                family.add_metric(labels(shot), shot.counters.get(name, 0))
+                                         labels=self.labels)
+            for key, shot in self.shots:
+                family.add_metric(key, shot.counters.get(name, 0))
             yield family
         yield from self.rows("class", "block_size", lambda shot: [
             (str(row.block_size), row) for row in shot.classes], {
@@ -75,51 +74,46 @@ class Snapshots:
             "cached_bytes": "Bytes in its thread's cache"})
         yield from self.rows("pool", "pool", lambda shot: [(row.name, row) for row in shot.block_pools], POOLS)
         yield self.superslab_units()
-        for name in sorted({name for shot in self.shots for row in shot.classes for name in row.counters}):
+        for name in sorted({name for _, shot in self.shots for row in shot.classes for name in row.counters}):
             family = CounterMetricFamily(f"hakmem_class_{name}", f"{capital(name.replace('_', ' '))} since the start",
-                                         labels=("pid", "command", "block_size"))
-            for shot in self.shots:
+                                         labels=(*self.labels, "block_size"))
+            for key, shot in self.shots:
                 for row in shot.classes:
-                    family.add_metric([*labels(shot), str(row.block_size)], row.counters.get(name, 0))
+                    family.add_metric([*key, str(row.block_size)], row.counters.get(name, 0))
             yield family
 
     def superslab_units(self) -> GaugeMetricFamily:
         """Returns the family of units by tier and state."""
         family = GaugeMetricFamily(
             "hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free "
-            "with memory behind them (dirty), free without (clean)", labels=("pid", "command", "tier", "state"))
-        for shot in self.shots:
+            "with memory behind them (dirty), free without (clean)", labels=(*self.labels, "tier", "state"))
+        for key, shot in self.shots:
             for row in shot.pools:
                 for state, names in UNITS.items():
-                    family.add_metric([*labels(shot), row.tier.lower(), state],
+                    family.add_metric([*key, row.tier.lower(), state],
                                       sum(getattr(row, name) for name in names))
         return family
 
     def gauge(self, name: str, meaning: str, value: Callable[[Figures], float]) -> GaugeMetricFamily:
         """Returns a family with one figure for each snapshot."""
-        family = GaugeMetricFamily(name, meaning, labels=("pid", "command"))
-        for shot in self.shots:
-            family.add_metric(labels(shot), value(shot))
+        family = GaugeMetricFamily(name, meaning, labels=self.labels)
+        for key, shot in self.shots:
+            family.add_metric(key, value(shot))
         return family
 
     def rows(self, what: str, label: str, rows_of: Callable[[Figures], Iterable[tuple[str, object]]],
              columns: dict[str, str]) -> Iterator[GaugeMetricFamily]:
         """Yields a family for each column of a table, with one label more."""
         for column, meaning in columns.items():
-            family = GaugeMetricFamily(f"hakmem_{what}_{column}", meaning, labels=("pid", "command", label))
-            for shot in self.shots:
-                for key, row in rows_of(shot):
-                    family.add_metric([*labels(shot), key], getattr(row, column))
+            family = GaugeMetricFamily(f"hakmem_{what}_{column}", meaning, labels=(*self.labels, label))
+            for key, shot in self.shots:
+                for label_value, row in rows_of(shot):
+                    family.add_metric([*key, label_value], getattr(row, column))
             yield family
 
 
-def labels(shot: Figures) -> list[str]:
-    """Returns the values of the labels that every series has."""
-    return [str(shot.pid or ""), shot.command]
-
-
-def prometheus_text(shots: Iterable[Figures]) -> str:
-    """Returns the text of snapshots of any number of processes."""
+def prometheus_text(shot: Snapshot) -> str:
+    """Returns the text of a snapshot."""
     registry = CollectorRegistry()
-    registry.register(Snapshots(shots))
+    registry.register(Snapshots([((str(shot.pid or ""), shot.command), shot)], ("pid", "command")))
     return generate_latest(registry).decode()

@@ -55,8 +55,8 @@ class Look(click.Command):
         group = parent.command if parent else None
         completes = extra.get("resilient_parsing", False)
         view, words = named_view(args)
-        options = options_in(words)
-        if not isinstance(group, click.Group) or view is None and (completes or HELP.intersection(options)):
+        options = [option for option in options_in(words) if option not in HELP]
+        if not isinstance(group, click.Group) or view is None and (completes or not options and HELP & {*words}):
             return super().make_context(info_name, args, parent, **extra)
         assert parent
         if view is None:

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiohttp import web
 
 from hakmem.clean import clean
+from hakmem.live.memory import LiveError, NoProcess
 
 if TYPE_CHECKING:
-    from hakmem.serve.watch import Watch
+    from hakmem.serve.watch import Watch, Watches
 
 R = TypeVar("R", bound=web.StreamResponse)
+T = TypeVar("T")
 
-# The Watch of each served PID.
-WATCHES: web.AppKey[dict[str, Watch]] = web.AppKey("watches", dict)
+
+
+class Key(str, Generic[T]):
+    """A key of what an application keeps: aiohttp's AppKey, which versions before 3.9 lack."""
+
+    def of(self, app: web.Application) -> T:
+        """Returns what the application keeps."""
+        made: T = app[self.key]
+        return made
+
+    def put(self, app: web.Application, value: T) -> None:
+        """Has the application keep a value."""
+        app[self.key] = value
+
+    @property
+    def key(self) -> Any:
+        """The key as aiohttp wants it."""
+        return KEYS.setdefault(str(self), web.AppKey(str(self)) if hasattr(web, "AppKey") else str(self))
+
+
+KEYS: dict[str, Any] = {}
+WATCHES: Key[Watches] = Key("watches")
 PPROF = "/debug/pprof"
 # The most digits of a number, and how much of a wrong one an answer repeats.
 DIGITS_MOST, SHOWN = 18, 40
@@ -24,12 +46,19 @@ class NoSuchProcess(web.HTTPNotFound):
     """The PID is not served here."""
 
 
-def wanted(request: web.Request, text: str) -> Watch:
-    """Returns the Watch of a PID in an address."""
-    watches = request.app[WATCHES]
-    if text not in watches:
-        raise NoSuchProcess(text=f"process {clean(text, SHOWN)!r} is not served here; served are {', '.join(watches)}")
-    return watches[text]
+def no_such_process(text: str, served: str) -> NoSuchProcess:
+    """Returns the error for a PID that is not served."""
+    return NoSuchProcess(text=f"process {clean(text, SHOWN)!r} is not served here; served are {served}")
+
+
+async def wanted(request: web.Request, text: str) -> Watch:
+    """Returns the Watch of a PID in an address. Its looks go on."""
+    try:
+        return await WATCHES.of(request.app).wanted(text)
+    except NoProcess as error:
+        raise web.HTTPGone(text=str(error)) from error
+    except LiveError as error:
+        raise web.HTTPServiceUnavailable(text=str(error)) from error
 
 
 def whole_number(name: str, text: str, what: str = "a whole number") -> int:

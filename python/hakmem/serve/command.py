@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from hakmem.serve.connections import Connections
-    from hakmem.serve.watch import Watch
 
 
 class ServeError(click.ClickException):
@@ -41,23 +39,31 @@ class ServeError(click.ClickException):
 @click.option("--token-file", type=FILE, metavar="FILE",
               help="Take the token from FILE, which is made if missing. Default: a new one at each start.")
 @click.option("--no-token", is_flag=True, help="Answer every request that reaches the port, without a token.")
-@click.option("--interval", type=Range(min=0.05, max=3600), default=1.0, show_default=True,
-              metavar="SECONDS", help="Time between two looks; more for a large heap.")
-@click.option("--deadline", type=Range(min=0.5, max=3600), default=60.0, show_default=True,
-              metavar="SECONDS", help="Time limit of a look.")
-@click.argument("pids", type=ProcessesParameter(), nargs=-1, required=True, metavar="PID|NAME...")
+@click.option("--interval", type=Range(min=0.05, max=3600), metavar="SECONDS",
+              help="Time between two looks; more for a large heap.  [default: 1; without PID 15]")
+@click.option("--cgroup", metavar="PATH", help="Without PID: only processes of this cgroup and of those below it.")
+@click.option("--deadline", type=Range(min=0.5, max=3600),
+              metavar="SECONDS", help="Time limit of a look.  [default: 60; without PID 10]")
+@click.option("--otlp", metavar="URL", help="Push heap profiles to an OpenTelemetry collector each minute.")
+@click.option("--otlp-interval", type=Range(min=1, max=86400), default=60.0, show_default=True, metavar="SECONDS",
+              help="Time between two pushes.")
+@click.argument("pids", type=ProcessesParameter(), nargs=-1, metavar="[PID|NAME...]")
 def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, token_file: Path | None,
-          no_token: bool, interval: float, deadline: float) -> None:
+          no_token: bool, interval: float | None, cgroup: str | None, deadline: float | None,
+          otlp: str | None, otlp_interval: float) -> None:
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
-    A name stands for all processes that have it. The server runs no code in them. It writes to a process only if the
-    page turns a heap profile on or off. It clears the kernel's marks of read pages only if the page asks what memory
-    nobody changes. A request needs the token in the address that is printed. SIGINT or SIGTERM
-    ends the server."""
+    Without PID, the server finds and follows all processes on HAKMEM that you may read, and its metrics are sums by
+    unit, container, pod and command. A name stands for all processes that have it. The server runs no code in them.
+    It writes to a process only if the page turns a heap profile on or off. It clears the kernel's marks of read
+    pages only if the page asks what memory nobody changes. A request needs the token in the address that is
+    printed. SIGINT or SIGTERM ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
+        from hakmem.serve import otlp as push
         from hakmem.serve.connections import Connections, bounded_log, room
-        from hakmem.serve.watch import Watch
+        from hakmem.serve.fleet import OPEN_MOST, Fleet
+        from hakmem.serve.watch import Watches
         from hakmem.serve.web import application
     if path and (token_file or no_token):
         raise click.UsageError("--socket has no token: the kernel says who asks")
@@ -66,17 +72,28 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     token = None if path or no_token else read_token(token_file)
     wanted = list(dict.fromkeys(itertools.chain(*pids)))
 
+    if cgroup and wanted:
+        raise click.UsageError("--cgroup chooses among all processes: it does not go with a PID")
+    tree = tree_of(cgroup)
+    try:
+        collector = push.address_of(otlp) if otlp else None
+    except ValueError as error:
+        raise click.UsageError(f"--otlp {otlp}: {error}") from error
     bounded_log()
     try:
-        connections = Connections(room(len(wanted)), trusting=bool(path or token))
+        connections = Connections(room(len(wanted) or OPEN_MOST + 1), trusting=bool(path or token))
     except ValueError as error:
         raise ServeError(str(error)) from error
 
     async def run() -> None:
         # Made here, because a worker's lock and pipes belong to the running loop.
-        watches = [Watch(pid, deadline) for pid in wanted]
+        watches = Watches(wanted, deadline or 60, interval or 1) if wanted else Fleet(
+            tree, deadline or 10, interval or 15)
         try:
-            await first_looks(watches)
+            try:
+                await watches.start()
+            except LiveError as error:
+                raise ServeError(str(error)) from error
             listener = listen_at(path) if path else listen(host, port)
             loopback = not path and access.is_loopback(listener.getsockname()[0])
             doors: list[Middleware]
@@ -87,14 +104,20 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
                 doors = [access.own_pages_only(loopback), *([access.token_only(token)] if token else [])]
                 text = f"http://{address}/" + (f"?token={token}" if token and not token_file else "")
                 warn(loopback, token, address)
-            app = application(watches, interval, doors, bool(path or token), connections)
+            app = application(watches, doors, bool(path or token), connections)
+            if collector:
+                pushing.append(asyncio.create_task(push.Pusher(collector, otlp_interval, watches).run()))
             await answer(app, connections, listener, text)
         finally:
-            await asyncio.gather(*(watch.target.end() for watch in watches))
+            for task in pushing:
+                task.cancel()
+            await asyncio.gather(*pushing, return_exceptions=True)
+            await watches.end()
             if path and listened_at:
                 path.unlink(missing_ok=True)
 
     listened_at: list[Path] = []
+    pushing: list[asyncio.Task[None]] = []
 
     def listen_at(path: Path) -> socket.socket:
         made = listen_on_path(path)
@@ -127,13 +150,14 @@ def read_token(file: Path | None) -> str:
         raise ServeError(f"--token-file {file}: {error.strerror}") from error
 
 
-async def first_looks(watches: Iterable[Watch]) -> None:
-    """Looks at each process once; raises ServeError if a look fails."""
-    for result in await asyncio.gather(*(watch.look() for watch in watches), return_exceptions=True):
-        if isinstance(result, LiveError):
-            raise ServeError(str(result)) from result
-        if isinstance(result, BaseException):
-            raise result
+def tree_of(path: str | None) -> str:
+    """Returns a cgroup as /proc/PID/cgroup names it. path: that, or its folder below /sys/fs/cgroup."""
+    if path is None:
+        return "/"
+    inside = path.removeprefix("/sys/fs/cgroup")
+    if not path.startswith("/") or not inside.startswith("/") and inside:
+        raise click.UsageError(f"--cgroup {path}: a path from / on is wanted, such as /system.slice")
+    return inside.rstrip("/") or "/"
 
 
 def listen_on_path(path: Path) -> socket.socket:
@@ -191,8 +215,10 @@ async def answer(app: web.Application, connections: Connections, listener: socke
     # Requests that are no HTTP get a 400. The terminal need not mention them.
     quiet = logging.getLogger("hakmem.serve.http")
     quiet.setLevel(logging.CRITICAL + 1)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=quiet, keepalive_timeout=IDLE_SECONDS,
-                           lingering_time=LINGER_SECONDS)
+    # aiohttp 3.8 waits for nobody here.
+    more: dict[str, Any] = {"shutdown_timeout": 2} if hasattr(web, "AppKey") else {}
+    runner = web.AppRunner(app, access_log=None, logger=quiet, keepalive_timeout=IDLE_SECONDS,
+                           lingering_time=LINGER_SECONDS, **more)
     await runner.setup()
     assert runner.server
     server = await listen_on(listener, connections.factory(runner.server))

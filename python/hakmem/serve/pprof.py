@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hakmem.live.memory import LiveError, NoProcess
 from hakmem.serve.access import LATER_SECONDS
-from hakmem.serve.answers import PPROF, WATCHES, fresh, wanted, whole_number
+from hakmem.serve.answers import PPROF, WATCHES, Key, fresh, whole_number
 from hakmem.serve.target import Target
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PLACES = web.AppKey("places", asyncio.Semaphore)
+PLACES = Key[asyncio.Semaphore]("places")
 # How many profiles are made at the same time, each in a process of its own.
 PROFILES_MOST = 4
 # The most addresses in one request for names, and how an address is written.
@@ -48,8 +48,8 @@ async def show_profile(request: web.Request) -> web.Response:
     """Answers with a profile."""
     watch = selected(request)
     if watch is None:
-        served = ", ".join(str(one.pid) for one in request.app[WATCHES].values())
-        raise web.HTTPBadRequest(text=f"which process? Add ?pid=PID; served are {served}")
+        raise web.HTTPBadRequest(text="which process? Add ?pid=PID or ?name=NAME; served are "
+                                 + ", ".join(str(one["pid"]) for one in WATCHES.of(request.app).listed()))
     kind = DEFAULTS[request.match_info["name"]]
     seconds, debug, symbols = (whole_number(name, request.query.get(name, "0"))
                                for name in ("seconds", "debug", "symbols"))
@@ -94,18 +94,22 @@ async def body_of(request: web.Request) -> str:
 
 
 def addresses_in(request: web.Request) -> str:
-    """Returns the query without the token and the PID, which may be in it too."""
-    return "+".join(part for part in request.query_string.split("&") if not part.startswith(("token=", "pid=")))
+    """Returns the query without the token and the process, which may be in it too."""
+    others = ("token=", "pid=", "name=")
+    return "+".join(part for part in request.query_string.split("&") if not part.startswith(others))
 
 
 async def show_index(request: web.Request) -> web.Response:
     """Answers with a list of the processes and their profiles."""
-    only = selected(request)
-    watches = list(request.app[WATCHES].values()) if only is None else [only]
+    only, watches = selected(request), WATCHES.of(request.app)
     lines = ["Heap profiles by hakmem serve, in pprof's format", ""]
-    for watch in watches:
-        lines.append(f"process {watch.pid}, {watch.sample.shot.command}: {await state_of(watch)}")
-        lines += [f"    /{watch.pid}{PPROF}/{name}" for name in DEFAULTS]
+    for about in watches.listed():
+        if only is None or about["pid"] == only.pid:
+            # Of many processes, nobody wants to wait for the states.
+            opened = watches.watches.get(str(about["pid"]))
+            state = f": {await state_of(opened)}" if opened else ""
+            lines.append(f"process {about['pid']}, {about['command']}{state}")
+            lines += [f"    /{about['pid']}{PPROF}/{name}" for name in DEFAULTS]
     lines += ["", "?seconds=N: what changes in N seconds; ?debug=1: as text; ?symbols=1: with functions' names in it"]
     return text_answer("\n".join(lines) + "\n")
 
@@ -114,12 +118,18 @@ async def show_index(request: web.Request) -> web.Response:
 
 
 def selected(request: web.Request) -> Watch | None:
-    """Returns the Watch that the request names, or the only one; None if there are several and it names none."""
-    text = request.match_info.get("pid", request.query.get("pid"))
-    if text is not None:
-        return wanted(request, text)
-    watches = list(request.app[WATCHES].values())
-    return watches[0] if len(watches) == 1 else None
+    """Returns the Watch that the request names, or the only one; None if there are several and it names none. A name
+    means the largest process of that command, unit, container or pod: it stays as processes come and go."""
+    watches, text, name = WATCHES.of(request.app), request.match_info.get("pid", request.query.get("pid")), (
+        request.query.get("name"))
+    if text is None and name is not None:
+        text = watches.pid_named(name) or name
+    if text is None:
+        return watches.only()
+    watch = watches.known(text)
+    if watch is None:
+        raise watches.no_such(text)
+    return watch
 
 
 async def outcome(answer: Awaitable[T]) -> T:
@@ -135,10 +145,10 @@ async def outcome(answer: Awaitable[T]) -> T:
 @contextlib.asynccontextmanager
 async def place(app: web.Application) -> AsyncIterator[None]:
     """Takes one of the places for profiles in the making; answers 503 if all are taken."""
-    if app[PLACES].locked():
+    if PLACES.of(app).locked():
         raise web.HTTPServiceUnavailable(text=f"{PROFILES_MOST} profiles are being made already; ask again later",
                                          headers={"Retry-After": str(LATER_SECONDS)})
-    async with app[PLACES]:
+    async with PLACES.of(app):
         yield
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from hakmem.amount import MEAN_MOST
-from hakmem.serve.answers import fresh, wanted, whole_number
+from hakmem.serve.answers import Key, fresh, wanted, whole_number
 from hakmem.serve.pprof import apart, outcome, place
 
-MAY_WRITE = web.AppKey("may_write", bool)
+MAY_WRITE = Key[bool]("may_write")
 KINDS = ("inuse_space", "inuse_objects", "alloc_space", "alloc_objects")
 # The longest watch for unchanged memory, in seconds: shorter than a worker's time limit.
 IDLE_MOST = 30
@@ -23,15 +23,15 @@ def routes() -> list[web.RouteDef]:
 
 async def show_state(request: web.Request) -> web.Response:
     """Answers whether the profile is on."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     state = await outcome(watch.asked("switches"))
-    return fresh(web.json_response({**state, "may_write": request.app[MAY_WRITE]}))
+    return fresh(web.json_response({**state, "may_write": MAY_WRITE.of(request.app)}))
 
 
 async def switch(request: web.Request) -> web.Response:
     """Turns the profile on or off (?on=1 or 0). rate: mean bytes between samples; the process's own by default."""
-    watch = wanted(request, request.match_info["pid"])
-    if not request.app[MAY_WRITE]:
+    watch = await wanted(request, request.match_info["pid"])
+    if not MAY_WRITE.of(request.app):
         raise web.HTTPForbidden(text="a server without a token writes into no process: start it with one")
     on, rate = (whole_number(name, request.query.get(name, default), "a number")
                 for name, default in (("on", ""), ("rate", "0")))
@@ -52,14 +52,14 @@ def kind_of(request: web.Request) -> str:
 
 async def show_tree(request: web.Request) -> web.Response:
     """Answers with the tree of calls."""
-    watch, kind = wanted(request, request.match_info["pid"]), kind_of(request)
+    watch, kind = await wanted(request, request.match_info["pid"]), kind_of(request)
     async with place(request.app), apart(watch) as target:
         return fresh(web.json_response(await outcome(target.ask("tree", kind=kind))))
 
 
 async def show_page(request: web.Request) -> web.Response:
     """Answers with the flame graph as one file, which may be passed on."""
-    watch, kind = wanted(request, request.match_info["pid"]), kind_of(request)
+    watch, kind = await wanted(request, request.match_info["pid"]), kind_of(request)
     async with place(request.app), apart(watch) as target:
         body = await outcome(target.ask("flame", kind=kind))
     return fresh(web.Response(body=body, content_type="text/html", charset="utf-8"))
@@ -67,11 +67,11 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def show_why(request: web.Request) -> web.Response:
     """Answers why memory is resident. ?idle=N: also what nobody changed for N seconds."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     idle = whole_number("idle", request.query.get("idle", "0"))
     if idle > IDLE_MOST:
         raise web.HTTPBadRequest(text=f"idle={idle}: {IDLE_MOST} seconds at most are watched")
-    if idle and not request.app[MAY_WRITE]:
+    if idle and not MAY_WRITE.of(request.app):
         raise web.HTTPForbidden(text="a server without a token clears no marks of the kernel's: start it with one")
     async with place(request.app), apart(watch) as target:
         return fresh(web.json_response(await outcome(target.ask("why", idle=idle))))

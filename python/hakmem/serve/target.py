@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ class Target:
     """A process that is looked at. A worker that was ended is started again for the next question."""
 
     def __init__(self, pid: int, seconds: float, begun: int = 0) -> None:
-        """begun: when the process started, which tells it from a later one with its PID; 0 takes whichever is there."""
+        """pid: the process; 0 for a worker that looks at all. begun: when the process started, which tells it from a
+        later one with its PID; 0 takes whichever is there."""
         self.pid, self.seconds, self.begun = pid, seconds, begun
         self.process: asyncio.subprocess.Process | None = None
         self.turn = asyncio.Lock()
@@ -59,6 +61,39 @@ class Target:
                 # Otherwise this question's answer would be taken for the next one's.
                 await self.end()
                 raise
+
+    async def each(self, do: str, questions: Sequence[dict[str, object]]) -> AsyncIterator[Any]:
+        """Yields the answers to many questions, which are sent at once. Raises LiveError at the first that fails, and
+        Late at one that takes too long; the worker has ended then."""
+        async with self.turn:
+            if self.process is None:
+                await self.start()
+            assert self.process
+            worker, late = self.process.pid, []
+
+            def end_late() -> None:
+                late.append(True)
+                os.killpg(worker, signal.SIGKILL)
+            loop, whole = asyncio.get_running_loop(), False
+            try:
+                to_worker, _ = self.pipes()
+                to_worker.write(b"".join(json.dumps({"do": do, **one}).encode() + b"\n" for one in questions))
+                for _ in questions:
+                    timer = loop.call_later(self.seconds, end_late)
+                    try:
+                        answer = await self.answer()
+                    finally:
+                        timer.cancel()
+                    yield answer
+                whole = True
+            except (asyncio.IncompleteReadError, ConnectionError):
+                status = await self.end()
+                if late:
+                    raise Late(f"no answer within {self.seconds:g} seconds") from None
+                raise LiveError(f"what looks at it failed: {ended_text(status)}") from None
+            finally:
+                if not whole:
+                    await self.end()
 
     async def start(self) -> None:
         """Starts the worker."""

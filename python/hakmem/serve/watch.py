@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
 from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
 from hakmem.live.sample import rates
+from hakmem.serve.metrics import Subject
 from hakmem.serve.target import Target
+
+if TYPE_CHECKING:
+    from hakmem.serve.answers import NoSuchProcess
 
 # How many looks are kept for the charts.
 HISTORY = 600
@@ -66,6 +71,84 @@ class Seen:
             totals=Totals(**told["totals"]), classes=[SizeClass(**row) for row in told["classes"]],
             threads=[Thread(**row) for row in told["threads"]], pools=[Pool(**row) for row in told["pools"]],
             block_pools=[BlockPool(**row) for row in told["block_pools"]])
+
+
+class Watches:
+    """The processes that the server was asked to serve."""
+
+    labels: tuple[str, ...] = ("pid", "command")
+
+    def __init__(self, pids: Iterable[int], deadline: float, interval: float) -> None:
+        self.watches = {str(pid): Watch(pid, deadline) for pid in pids}
+        self.deadline, self.interval = deadline, interval
+
+    async def start(self) -> None:
+        """Looks at each process once; raises LiveError if a look fails."""
+        for result in await asyncio.gather(*(watch.look() for watch in self.watches.values()), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def run(self) -> None:
+        """Looks until all processes have ended."""
+        await asyncio.gather(*(watch.run(self.interval) for watch in self.watches.values()))
+
+    def stop(self) -> None:
+        """Lets no look begin any more."""
+        for watch in self.watches.values():
+            watch.stopping = True
+
+    async def end(self) -> None:
+        """Ends all workers, when nothing asks them."""
+        await asyncio.gather(*(watch.target.end() for watch in self.watches.values()))
+
+    def listed(self) -> list[dict[str, object]]:
+        """Returns the entries of all processes."""
+        return [watch.about() for watch in self.watches.values()]
+
+    def pid_named(self, name: str) -> str | None:
+        """Returns the PID of the largest process with this command."""
+        found = [watch for watch in self.watches.values() if watch.sample.shot.command == name]
+        return str(max(found, key=lambda watch: watch.sample.rss).pid) if found else None
+
+    def only(self) -> Watch | None:
+        """Returns the only process, if there is one."""
+        return next(iter(self.watches.values())) if len(self.watches) == 1 else None
+
+    def known(self, text: str) -> Watch | None:
+        """Returns the Watch of a PID."""
+        return self.watches.get(text)
+
+    async def wanted(self, text: str) -> Watch:
+        """Returns the Watch of a PID, whose looks go on."""
+        if text not in self.watches:
+            raise self.no_such(text)
+        return self.watches[text]
+
+    def no_such(self, text: str) -> NoSuchProcess:
+        """Returns the error for a PID that is not served."""
+        from hakmem.serve.answers import no_such_process
+
+        return no_such_process(text, ", ".join(self.watches))
+
+    def marks(self) -> list[tuple[str, int]]:
+        """Returns what changes when the metrics do."""
+        return [(watch.state, watch.points[-1].number) for watch in self.watches.values()]
+
+    def subjects(self) -> Iterator[Subject]:
+        """Yields the figures of each process; of one that has ended, only that."""
+        for watch in self.watches.values():
+            seen, name = watch.sample, (str(watch.pid), watch.sample.shot.command)
+            yield Subject(name, 1, seen.shot, seen.rss, seen.resident, seen.minor_faults, seen.major_faults, seen.took,
+                          up=watch.state == "running")
+
+    def resources(self) -> list[dict[str, str | int]]:
+        """Returns the attributes of each process in OpenTelemetry's words, and when it began."""
+        return [{"service.name": watch.sample.shot.command, "process.pid": watch.pid, "begun": watch.target.begun}
+                for watch in self.watches.values() if watch.state == "running"]
+
+    def own_figures(self) -> dict[str, tuple[str, float]]:
+        """Returns {name: (meaning, figure)} of the server itself."""
+        return {}
 
 
 class Watch:

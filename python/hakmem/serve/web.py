@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -13,34 +13,30 @@ from aiohttp import web
 from hakmem.clean import clean
 from hakmem.serve import page, pprof, profile
 from hakmem.serve.access import REALM, Refused
-from hakmem.serve.answers import SHOWN, WATCHES, NoSuchProcess, error_answer, fresh, wanted, whole_number
+from hakmem.serve.answers import SHOWN, WATCHES, Key, NoSuchProcess, error_answer, fresh, wanted, whole_number
 from hakmem.serve.metrics import Text
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from hakmem.serve.connections import Connections
-    from hakmem.serve.watch import Watch
+    from hakmem.serve.watch import Watches
 
-INTERVAL = web.AppKey("interval", float)
-TASKS: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("tasks", list)
-METRICS = web.AppKey("metrics", Text)
-METRICS_TYPE = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+METRICS = Key[Text]("metrics")
 # The longest request: pprof.ADDRESSES_MOST addresses.
 BODY_MOST = 2 << 20
 
 
-def application(watches: Iterable[Watch], interval: float, doors: Sequence[Middleware], may_write: bool,
+def application(watches: Watches, doors: Sequence[Middleware], may_write: bool,
                 connections: Connections) -> web.Application:
     """Returns the web application. doors: the middlewares of access.py that a request must pass. may_write: whether
     requests may turn things on and off in the processes."""
     app = web.Application(client_max_size=BODY_MOST, middlewares=[
         connections.answering, errors_as_json, *doors, connections.let_in, no_long_body])
-    app[WATCHES] = {str(watch.pid): watch for watch in watches}
-    app[INTERVAL] = interval
-    app[METRICS] = Text(watches)
-    app[profile.MAY_WRITE] = may_write
-    app[pprof.PLACES] = asyncio.Semaphore(pprof.PROFILES_MOST)
+    WATCHES.put(app, watches)
+    METRICS.put(app, Text(watches))
+    profile.MAY_WRITE.put(app, may_write)
+    pprof.PLACES.put(app, asyncio.Semaphore(pprof.PROFILES_MOST))
     app.add_routes([
         web.get("/", show_page), web.get("/metrics", show_metrics), web.get("/api/processes", list_processes),
         web.get("/api/snapshot/{pid}", show_snapshot), web.get("/api/history/{pid}", show_history),
@@ -51,16 +47,13 @@ def application(watches: Iterable[Watch], interval: float, doors: Sequence[Middl
 
 async def looking(app: web.Application) -> AsyncIterator[None]:
     """Looks at the processes while the application runs."""
-    app[TASKS] = [asyncio.create_task(watch.run(app[INTERVAL])) for watch in app[WATCHES].values()]
-    for task in app[TASKS]:
-        task.add_done_callback(tell_failure)
+    task = asyncio.create_task(WATCHES.of(app).run())
+    task.add_done_callback(tell_failure)
     yield
-    for watch in app[WATCHES].values():
-        watch.stopping = True
-    for task in app[TASKS]:
-        task.cancel()
-    await asyncio.gather(*app[TASKS], return_exceptions=True)
-    await asyncio.gather(*(watch.target.end() for watch in app[WATCHES].values()))
+    WATCHES.of(app).stop()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await WATCHES.of(app).end()
 
 
 def tell_failure(task: asyncio.Task[None]) -> None:
@@ -123,18 +116,19 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def show_metrics(request: web.Request) -> web.Response:
     """Answers with the metrics."""
-    return fresh(web.Response(body=request.app[METRICS].latest(), headers=METRICS_TYPE))
+    body, kind = METRICS.of(request.app).latest(request.headers.get("Accept", ""))
+    return fresh(web.Response(body=body, headers={"Content-Type": kind}))
 
 
 async def list_processes(request: web.Request) -> web.Response:
     """Answers with the list of processes."""
-    return as_json({"interval": request.app[INTERVAL],
-                    "processes": [watch.about() for watch in request.app[WATCHES].values()]})
+    watches = WATCHES.of(request.app)
+    return as_json({"interval": watches.interval, "processes": watches.listed()})
 
 
 async def show_snapshot(request: web.Request) -> web.Response:
     """Answers with the snapshot of a process."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     heap = await pprof.outcome(watch.asked("superslabs")) if request.query.get("superslabs") == "1" else (
         watch.sample.heap)
     return as_json({**heap, "process": watch.about()})
@@ -142,13 +136,13 @@ async def show_snapshot(request: web.Request) -> web.Response:
 
 async def show_history(request: web.Request) -> web.Response:
     """Answers with the points of a process."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     after = whole_number("after", request.query.get("after", "0"), "the number of a look")
     return as_json({"process": watch.about(), "points": watch.history(after)})
 
 
 async def show_map(request: web.Request) -> web.Response:
     """Answers with the map of a heap."""
-    watch = wanted(request, request.match_info["pid"])
+    watch = await wanted(request, request.match_info["pid"])
     return fresh(
         web.Response(body=await pprof.outcome(watch.asked("map")), content_type="text/html", charset="utf-8"))

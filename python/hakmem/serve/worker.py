@@ -29,6 +29,7 @@ from hakmem.live.map import map_page
 from hakmem.live.memory import UNSOUND, LiveError, NoPermission, NoProcess, problem_text, start_time
 from hakmem.live.sample import Sample, Sampler
 from hakmem.live.sites import ProfileOff, read_sites
+from hakmem.serve.survey import Survey
 
 # Limit of a worker's address space. A small heap takes 40 MiB.
 SPACE_MOST = 8 << 30
@@ -48,13 +49,9 @@ class Worker:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.sampler = Sampler(pid)
+        self.begun = self.sampler.memory.begun
         self.sample: Sample | None = None
         self.before: Look | None = None
-
-    def answer(self, question: dict[str, Any]) -> Answer:
-        """Answers a question: a dictionary whose `do` names a method of this class."""
-        found: Answer = getattr(self, f"do_{question.pop('do')}")(**question)
-        return found
 
     def do_look(self) -> dict[str, object]:
         """Takes a look and returns its figures."""
@@ -208,10 +205,10 @@ def kind_of(error: LiveError) -> str:
     return "LiveError"
 
 
-def answer_to(worker: Worker, question: dict[str, Any]) -> tuple[bytes, Answer]:
-    """Returns (letter, value) of the answer to a question."""
+def answer_to(worker: Worker | Survey, question: dict[str, Any]) -> tuple[bytes, Answer]:
+    """Returns (letter, value) of the answer to a question: a dictionary whose `do` names a method of the worker."""
     try:
-        found = worker.answer(question)
+        found: Answer = getattr(worker, f"do_{question.pop('do')}")(**question)
     except LiveError as error:
         return b"E", {"kind": kind_of(error), "text": str(error)}
     except ProfileError as error:
@@ -229,16 +226,17 @@ def write(letter: bytes, value: Answer) -> None:
 
 
 def main(pid: int, parent: int, begun: int) -> None:
-    """Answers questions until standard input ends. begun: when the process started, or 0 for whichever has the PID."""
+    """Answers questions until standard input ends. pid: the process, or 0 for any that a question names. begun: when
+    it started, or 0 for whichever has the PID."""
     bound(SPACE_MOST, parent)
     try:
         if begun and start_time(pid, gone=True) != begun:
             raise NoProcess(f"process {pid} ended")
-        worker = Worker(pid)
+        worker = Worker(pid) if pid else Survey()
     except LiveError as error:
         write(b"E", {"kind": kind_of(error), "text": str(error)})
         return
-    write(b"J", {"begun": worker.sampler.memory.begun})
+    write(b"J", {"begun": worker.begun})
     for line in sys.stdin.buffer:
         write(*answer_to(worker, json.loads(line)))
     sys.stdout.flush()

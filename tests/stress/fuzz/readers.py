@@ -256,7 +256,7 @@ def read_image(path, number):
         by_proportion(shot, 1 << 24)
         told = json.loads(json.dumps(as_dict(shot)))
         print_snapshot(Console(width=200, file=io.StringIO()), shot, True)
-        prometheus_text([shot])
+        prometheus_text(shot)
         Seen({
             **told, "at": 1.0, "took": 0.1, "program": 1, "rss": 1, "minor_faults": 0, "major_faults": 0,
             "resident": {}

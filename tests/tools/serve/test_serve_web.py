@@ -137,7 +137,9 @@ def test_other_hosts_are_warned_of(busy):
 
 def test_what_cannot_be_served(busy, program):
     assert "4194304" in refused_command(busy.pid, 4194304)
-    assert "PID" in refused_command(0, status=2) and "PID" in refused_command(status=2)
+    assert "PID" in refused_command(0, status=2)
+    assert "--cgroup" in refused_command(busy.pid, "--cgroup", "/x", status=2)
+    assert "--cgroup" in refused_command("--cgroup", "x", status=2)
     with programs.busy(program, None) as other:
         assert f"process {other.pid}" in refused_command(other.pid)
     with socket.create_server(("127.0.0.1", 0)) as taken:

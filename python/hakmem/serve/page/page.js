@@ -297,7 +297,7 @@ function drawWhy(found) {
     if (some.length) {
         table("why-sites", [
             ["site", row => row.name, "words name"], ["above", figure("above_space")], ["rounding", figure("rounding_space")],
-            ["held", figure("held_space")], ["slabs", row => row.flat?.held_slabs ? number(row.flat.held_slabs) : ""],
+            ["held", figure("held_space")], ["kept", figure("kept_space")], ["slabs", row => row.flat?.held_slabs ? number(row.flat.held_slabs) : ""],
             ["untouched", figure("untouched_space")], ...(found.idle ? [["idle", figure("idle_space")]] : []),
             ["in use", figure("inuse_space")], ["where", row => row.where, "words name soft"],
         ], [...some.slice(0, WHY_SITES), ...rest]);
