@@ -192,7 +192,7 @@ void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, siz
 
 void sample_note_foreign(void *block, size_t size, struct heap *heap)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
     struct record record = { .address = (uintptr_t)block, .heap = heap, .class = CLASS_NONE, .foreign = true };
 
     record.weight = profile_draw_call(cache ? &cache->draw : NULL, size);
@@ -209,7 +209,7 @@ bool sample_forget(const void *block)
 {
     struct record record;
 
-    return profile_forget(block, cache_caller(cache_current()), &record);
+    return profile_forget(block, cache_caller(cache_own()), &record);
 }
 
 unsigned sample_end_span(const void *block)
@@ -224,9 +224,9 @@ unsigned sample_end_span(const void *block)
 
 void sample_free(void *block, const char *function)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
     struct record record;
-    bool known = profile_forget(block, cache_caller(cache_current()), &record);
+    bool known = profile_forget(block, cache_caller(cache_own()), &record);
 
     remote_free_locked(block, function);
     if (!cache || !known || record.class == CLASS_NONE)
@@ -251,7 +251,7 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
         return resized;
     }
     if (known)
-        table_end(&record, profile_now_ms(), cache_caller(cache_current()));
+        table_end(&record, profile_now_ms(), cache_caller(cache_own()));
     sample_foreign(resized, size, heap);
     return resized;
 }
