@@ -26,7 +26,8 @@ LEFT_OUT = {"api/alloc_token.c", "os/lse.c", "os/older_libc.c", "api/dlopen.c",
 LAYERS_LEFT_OUT = {"je", "tc"}
 # In the order in which the override archive links them. They stand between `#if` and `#endif`.
 OVERRIDE = ["api/libc.c", "api/sized.c", "api/cxx.c", "api/runtime.c", "api/interposed.c"]
-PUBLIC_HEADERS = ["hakmem/hakmem.h", "hakmem/stats.h", "hakmem/profile.h", "hakmem/guard.h"]
+PUBLIC_HEADERS = ["hakmem/hakmem.h", "hakmem/stats.h", "hakmem/profile.h", "hakmem/guard.h",
+                  "hakmem/scope.h"]
 
 INCLUDE = re.compile(r'#include (?:"([^"]+)"|<([^>]+)>)')
 # Where the first line of a function's definition begins. Its parameters may go on in further lines.

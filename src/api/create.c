@@ -128,10 +128,21 @@ static int begin_thrd(void *argument)
     return beginning.function.run_thrd(beginning.argument);
 }
 
+/* What the C library allocates for a thread belongs to no scope: it lives as long as the thread. Returns the caller's
+ * scope, for cache_set_scope. */
+static struct scope *outside_scopes(void)
+{
+    struct scope *scope = cache_scope();
+
+    cache_set_scope(NULL);
+    return scope;
+}
+
 API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
     os_thread_create *create = libc_pthread_create();
     struct beginning *beginning;
+    struct scope *scope;
     int result = EAGAIN;
 
     if (create && os_thread_is_ours(run)) {
@@ -141,8 +152,10 @@ API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
     beginning = beginning_expect(argument);
     if (beginning)
         beginning->function.run = run;
+    scope = outside_scopes();
     if (create)
         result = create(thread, attributes, beginning ? begin_pthread : run, beginning ? beginning : argument);
+    cache_set_scope(scope);
     beginning_end(beginning, result == 0, create);
     return result;
 }
@@ -155,6 +168,7 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
         thrd_create_function *function;
     } next;
     struct beginning *beginning;
+    struct scope *scope;
     int result;
 
     if (libc_create == NULL) {
@@ -166,7 +180,9 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
     beginning = beginning_expect(argument);
     if (beginning)
         beginning->function.run_thrd = run;
+    scope = outside_scopes();
     result = libc_create(thread, beginning ? begin_thrd : run, beginning ? beginning : argument);
+    cache_set_scope(scope);
     beginning_end(beginning, result == thrd_success, libc_pthread_create());
     return result;
 }

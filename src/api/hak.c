@@ -191,7 +191,9 @@ void *hak_heap_realloc(hak_heap_t *heap, void *block, size_t size)
 
 hak_heap_t *hak_heap_of(const void *block)
 {
-    return block == NULL ? NULL : outer(front_heap_of(block));
+    struct heap *heap = block == NULL ? NULL : front_heap_of(block);
+
+    return heap && heap->scope == NULL ? outer(heap) : NULL;
 }
 
 void hak_heap_destroy(hak_heap_t *heap)

@@ -35,11 +35,11 @@ _Static_assert(HAK_PROFILE_KEY_MOST == LABEL_KEY_MOST && HAK_PROFILE_VALUE_MOST 
                "the header says what there is room for");
 
 /* The calling thread's labels; NULL: it has none. */
-static struct labels *own_labels(void) { return cache_current()->labels; }
+static struct labels *own_labels(void) { return cache_own()->labels; }
 
 static struct labels *make_own_labels(void)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
 
     if (cache == NULL)
         return NULL;

@@ -1,41 +1,24 @@
 /* The names of hakmem/stats.h. */
 #include "observe/stats.h"
 
-#include <errno.h>
-
+#include "api/rows.h"
 #include "observe/report.h"
 #include "observe/scratch.h"
 #include "pool/registry.h"
-
-/* Copies the members that the caller's version of a struct has. Members that only the caller's version has are 0. */
-static void give(void *to, size_t size, const void *from, size_t known)
-{
-    __builtin_memcpy(to, from, base_min(size, known));
-    if (size > known)
-        __builtin_memset((char *)to + known, 0, size - known);
-}
-
-static bool size_is_good(size_t size, size_t least)
-{
-    if (size >= least)
-        return true;
-    errno = EINVAL;
-    return false;
-}
 
 size_t hak_stats_get(struct hak_stats *stats, size_t size)
 {
     struct stats_shot *shot;
     size_t filled;
 
-    if (!size_is_good(stats ? size : 0, offsetof(struct hak_stats, mapped)))
+    if (!row_size_is_at_least(stats ? size : 0, offsetof(struct hak_stats, mapped)))
         return 0;
     shot = stats_take();
     if (shot == NULL)
         return 0;
     filled = base_min(size, sizeof shot->totals);
     shot->totals.size = filled;
-    give(stats, size, &shot->totals, sizeof shot->totals);
+    row_give(stats, size, &shot->totals, sizeof shot->totals);
     stats_give(shot);
     return filled;
 }
@@ -45,7 +28,7 @@ size_t hak_stats_classes(struct hak_stats_class *rows, size_t row_size, size_t c
     struct stats_shot *shot;
     size_t count = 0;
 
-    if (!size_is_good(row_size, sizeof(uint64_t)))
+    if (!row_size_is_good(row_size))
         return 0;
     shot = stats_take();
     if (shot == NULL)
@@ -53,7 +36,7 @@ size_t hak_stats_classes(struct hak_stats_class *rows, size_t row_size, size_t c
     for (unsigned class = 1; class < CLASS_COUNT; class++)
         if (stats_class_is_used(&shot->classes[class])) {
             if (count < capacity)
-                give((char *)rows + count * row_size, row_size, &shot->classes[class], sizeof shot->classes[class]);
+                row_give((char *)rows + count * row_size, row_size, &shot->classes[class], sizeof shot->classes[class]);
             count++;
         }
     stats_give(shot);
@@ -65,7 +48,7 @@ size_t hak_stats_heaps(struct hak_stats_heap *rows, size_t row_size, size_t capa
     struct usage_count *room;
     size_t count = 0;
 
-    if (!size_is_good(row_size, sizeof(uint64_t)))
+    if (!row_size_is_good(row_size))
         return 0;
     room = scratch_take();
     if (room == NULL)
@@ -74,7 +57,7 @@ size_t hak_stats_heaps(struct hak_stats_heap *rows, size_t row_size, size_t capa
         if (count < capacity) {
             struct hak_stats_heap row;
             stats_heap(&row, heap, room);
-            give((char *)rows + count * row_size, row_size, &row, sizeof row);
+            row_give((char *)rows + count * row_size, row_size, &row, sizeof row);
         }
     scratch_give(room);
     return count;
@@ -86,11 +69,11 @@ size_t hak_stats_superslabs(struct hak_stats_superslab *rows, size_t row_size, s
     uint32_t number = 0;
     size_t count = 0;
 
-    if (!size_is_good(row_size, sizeof(uint64_t)))
+    if (!row_size_is_good(row_size))
         return 0;
     for (; stats_superslab(&row, &number); count++)
         if (count < capacity)
-            give((char *)rows + count * row_size, row_size, &row, sizeof row);
+            row_give((char *)rows + count * row_size, row_size, &row, sizeof row);
     return count;
 }
 

@@ -1,15 +1,16 @@
 /* Allocation beyond the fast path: misses, larger sizes, zeroed and aligned blocks, batches. */
 #include <string.h>
 
-#include "front/allocate.h"
 #include "front/block.h"
 #include "front/direct.h"
 #include "front/entries.h"
 #include "front/fast.h"
+#include "front/heaps.h"
 #include "front/housekeeping.h"
 #include "front/pooled.h"
 #include "front/process.h"
 #include "front/sample.h"
+#include "front/scope.h"
 #include "front/sealed.h"
 #include "front/thread.h"
 #include "observe/counters.h"
@@ -21,18 +22,18 @@
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
 
-void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
+/* As pooled_allocate, which found no memory, or is no help because the thread is in a scope. */
+static HAK_NOINLINE void *pooled_make_room(unsigned class, size_t alignment, size_t wanted, bool *zero)
 {
     void *block;
 
-    if (size > POOLED_MAX)
-        housekeep_before_huge(size);
-    block = direct_allocate(heap, alignment, size, zero);
-    if (HAK_LIKELY(block != NULL))
-        return block;
+    if (cache_scope())
+        return scope_allocate(alignment, wanted, zero);
     housekeep_make_room();
-    block = direct_allocate(heap, alignment, size, zero);
-    return block ? block : direct_map(heap, alignment, size, zero);
+    block = pooled_allocate(class, alignment, wanted, zero);
+    if (block) /* else aligned as S2 promises */
+        return block;
+    return direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class), zero);
 }
 
 /* Makes room when memory is short. Blocks of the class of `size` have the alignment; the call wants `wanted` bytes.
@@ -50,13 +51,10 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
     if (HAK_LIKELY(size <= POOLED_MAX)) {
         unsigned class = class_of_size(size);
         block = pooled_allocate(class, alignment, wanted, zero);
-        if (HAK_UNLIKELY(block == NULL)) {
-            housekeep_make_room();
-            block = pooled_allocate(class, alignment, wanted, zero);
-        }
-        if (HAK_UNLIKELY(block == NULL)) /* aligned as S2 promises */
-            block = direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class),
-                               zero);
+        if (HAK_UNLIKELY(block == NULL))
+            block = pooled_make_room(class, alignment, wanted, zero);
+    } else if (HAK_UNLIKELY(cache_scope() != NULL)) {
+        block = scope_allocate(alignment, wanted, zero);
     } else {
         debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         if (size > REQUEST_MAX || !process_init())
@@ -221,6 +219,8 @@ static void *aligned_slow(size_t alignment, size_t size)
     void *block;
     bool zero;
 
+    if (!cache && cache_scope())
+        return scope_allocate(alignment, size, &zero);
     if (!cache && !process_init())
         return NULL;
     block = HAK_UNLIKELY(profile_on()) ? sample_aligned(cache, alignment, size) : NULL;

@@ -26,6 +26,7 @@
 #include "front/purge_thread.h"
 #include "front/thread.h"
 #include "front/unwinder.h"
+#include "front/within.h"
 #include "os/cycles.h"
 #include "os/threads.h"
 #include "pool/huge.h"
@@ -166,8 +167,9 @@ static void fork_child(void)
     lock_no_interrupted();
     remote_reset_in_child(registry.heaps, !fork_interrupted);
     if (whole)
-        registry_reset_in_child(cache_current()->own, cache_server);
-    cache_reset_in_child(cache_current());
+        registry_reset_in_child(cache_own()->own, cache_server);
+    cache_reset_in_child(cache_own());
+    within_reset_in_child();
     unwinder_reset_in_child();
     thread_reset_in_child();
     housekeep_reset_in_child();

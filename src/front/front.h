@@ -39,6 +39,8 @@ HAK_HIDDEN void front_thread_idle(void);
 
 /* First-class heaps. */
 HAK_HIDDEN struct heap *front_heap_new(void);
+/* size: any, alignment: a power of two. *zero: the block reads as zero. Charges no scope (front/scope.h). */
+HAK_HIDDEN void *front_heap_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero);
 HAK_HIDDEN void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed);
 HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size); /* block is not NULL */
 HAK_HIDDEN struct heap *front_heap_of(const void *block);

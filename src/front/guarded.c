@@ -9,6 +9,7 @@
 #include "options/options.h"
 #include "os/file.h"
 #include "os/os.h"
+#include "pool/scope.h"
 #include "profile/profile.h"
 
 /* ---- Allocation ---- */
@@ -24,7 +25,7 @@ void *guarded_sample(struct thread_cache *cache, unsigned class, size_t alignmen
 
 void *guarded_in_heap(struct heap *heap, size_t alignment, size_t wanted)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
     struct guard_origin origin = { .heap = heap, .class = CLASS_NONE };
 
     if (cache == NULL || profile_busy() || wanted > guard.page || !profile_draw_guard_call(&cache->draw, wanted))
@@ -38,10 +39,14 @@ void guarded_free(void *block, const char *function)
 {
     struct guard_origin origin;
     struct record record;
+    struct heap *heap = NULL;
+    size_t size;
 
     if (table_records())
-        (void)profile_forget(block, cache_caller(cache_current()), &record);
-    (void)guard_free(block, function, &origin);
+        (void)profile_forget(block, cache_caller(cache_own()), &record);
+    size = guard_size(block, &heap);
+    if (guard_free(block, function, &origin) && heap)
+        scope_note_free(heap, size);
 }
 
 /* ---- On and off ---- */
@@ -60,8 +65,8 @@ static int set_guards_held(uint64_t mean)
     lock_release(&profile_control);
     if (error == 0) {
         cache_want_flush(); /* Z3 */
-        if (cache_current()->heap) /* this thread takes part at once */
-            cache_flush_all(cache_current(), false);
+        if (cache_own()->heap) /* this thread takes part at once */
+            cache_flush_all(cache_own(), false);
     }
     return error;
 }

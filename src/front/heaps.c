@@ -1,14 +1,16 @@
 /* First-class heaps, and giving memory back on request. */
+#include "front/heaps.h"
+
 #include <string.h>
 
-#include "front/allocate.h"
 #include "front/block.h"
+#include "front/direct.h"
 #include "front/front.h"
 #include "front/guarded.h"
-#include "front/sealed.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"
+#include "front/sealed.h"
 #include "front/thread.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -24,7 +26,7 @@ size_t front_collect(bool purge)
     if (!process_init())
         return 0;
     housekeep();
-    cache = cache_current();
+    cache = cache_own();
     if (cache->heap) {
         cache_flush_all(cache, true);
         lock_acquire(&cache->heap->lock);
@@ -54,26 +56,44 @@ struct heap *front_heap_new(void)
     return heap ? heap : out_of_memory();
 }
 
-void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
-    bool zero = false;
     void *block;
 
-    if (HAK_SECURE) {
-        block = sealed_allocate(heap, alignment, size, &zero);
-    } else if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2) {
+    if (size > POOLED_MAX)
+        housekeep_before_huge(size);
+    block = direct_allocate(heap, alignment, size, zero);
+    if (HAK_LIKELY(block != NULL))
+        return block;
+    housekeep_make_room();
+    block = direct_allocate(heap, alignment, size, zero);
+    return block ? block : direct_map(heap, alignment, size, zero);
+}
+
+void *front_heap_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero)
+{
+    void *block;
+
+    *zero = false;
+    if (HAK_SECURE)
+        return sealed_allocate(heap, alignment, size, zero);
+    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
-    } else {
-        housekeep();
-        block = guard_on() ? guarded_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
-        if (HAK_LIKELY(block == NULL))
-            block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
-        if (block)
-            sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
-        housekeep_exit();
-        if (!block)
-            return out_of_memory();
-    }
+    housekeep();
+    block = guard_on() ? guarded_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
+    if (HAK_LIKELY(block == NULL))
+        block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, zero);
+    if (block)
+        sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
+    housekeep_exit();
+    return block ? block : out_of_memory();
+}
+
+void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+{
+    bool zero;
+    void *block = front_heap_allocate(heap, alignment, size, &zero);
+
     if (block && zeroed && !zero)
         memset(block, 0, size);
     return block;

@@ -44,7 +44,7 @@ static bool tick_trim(bool stale, bool all, size_t *bytes)
  * `stale`: the free memory was unwanted for a delay already. */
 static size_t tick_run(uint32_t now, bool stale, bool all)
 {
-    struct thread_cache *cache = cache_current();
+    struct thread_cache *cache = cache_own();
     size_t bytes = 0;
     bool left;
 
@@ -95,11 +95,13 @@ void housekeep_make_room(void)
  * old, the cache's blocks were unused for so long, and a tick gives them back at once. */
 void housekeep_follow(void)
 {
-    struct thread_cache *cache = cache_current();
-    uint32_t now = shared_pool_now_ms();
+    struct thread_cache *cache = cache_own();
+    uint32_t now;
 
-    if (cache->heap == NULL || lock_in_fork())
+    /* The retired cache of a thread in a scope always asks (T9). */
+    if (cache->heap == NULL || cache->tick == cache_flush_number() || lock_in_fork())
         return;
+    now = shared_pool_now_ms();
     (void)cache_flush_number(); /* acquires what was stored before it rose */
     if ((cache_is_empty(cache) && __atomic_load_n(&cache->heap->body->warm_bound.units, __ATOMIC_RELAXED) == 0) ||
         base_elapsed(now, cache_flush_wanted_ms()) < hak_options.purge_delay ||
@@ -129,8 +131,8 @@ bool housekeep_tick(void)
     } else {
         if (footprint_take_flush()) {
             cache_want_flush();
-            if (cache_current()->heap)
-                cache_flush_all(cache_current(), false);
+            if (cache_own()->heap)
+                cache_flush_all(cache_own(), false);
             registry_release_warm();
         }
         purge_run(false);

@@ -10,12 +10,12 @@
 #include "pool/misuse.h"
 #include "pool/registry.h"
 
-/* One block of the class for a thread without a cache. */
+/* One block of the class for a thread without a cache. NULL for one in a scope. */
 static void *house_allocate(unsigned class, bool *zero)
 {
     uint64_t weight;
 
-    if (!process_init())
+    if (cache_scope() || !process_init())
         return NULL;
     weight = HAK_UNLIKELY(profile_on()) ? profile_draw_call(NULL, class_size(class)) : 0;
     return weight ? sample_block(NULL, class, weight, zero) : direct_house_allocate(class, zero);
@@ -63,7 +63,7 @@ static bool newest_hold(const struct thread_cache *cache, unsigned class, const 
 
 void pooled_free(unsigned class, void *block, const char *function)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
     struct bin *bin;
 
     if (HAK_UNLIKELY(cache == NULL)) {

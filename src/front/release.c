@@ -16,6 +16,7 @@
 #include "pool/misuse.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
+#include "pool/scope.h"
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
@@ -23,6 +24,7 @@
 static void uncached_free(void *block, const char *function)
 {
     struct heap *owner = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed);
+    size_t size = class_size(slab_of(block)->class);
 
     heap_count_free(NULL, block, slab_of(block)->class, false);
     if (owner && owner->kind == HEAP_PROFILE) {
@@ -31,6 +33,8 @@ static void uncached_free(void *block, const char *function)
     }
     sample_forget_foreign(block);
     remote_free_locked(block, function);
+    if (owner)
+        scope_note_free(owner, size);
 }
 
 /* The class of a span that was a sample until now (Z9), or CLASS_NONE. The page map has 0 for the block's unit. */
@@ -46,12 +50,18 @@ static HAK_NOINLINE unsigned sampled_span_class(const void *block)
 
 static void huge_block_free(void *block, const char *function)
 {
+    struct heap *heap;
+    size_t size;
+
     if (guard_covers(block)) {
         guarded_free(block, function);
         return;
     }
     sample_forget_foreign(block);
-    if (HAK_UNLIKELY(!huge_free(block)))
+    size = huge_free_of(block, &heap);
+    if (heap)
+        scope_note_free(heap, size);
+    if (HAK_UNLIKELY(size == 0))
         misuse_report(function, block, misuse_of(block));
     else
         debug_count(COUNT_FREE_HUGE);

@@ -7,6 +7,7 @@
 #include "front/sealed.h"
 #include "front/housekeeping.h"
 #include "front/sample.h"
+#include "front/scope.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
 #include "superslab/ranges.h"
@@ -48,7 +49,7 @@ static size_t resize_huge(const struct block *block, void *address, size_t size)
         return 0;
     if (size > block->size)
         housekeep_before_huge(size - block->size);
-    return sample_huge_resize(address, size, false) ? huge_size(address, NULL) : 0;
+    return scope_huge_resize(block->heap, address, size, false) ? huge_size(address, NULL) : 0;
 }
 
 size_t front_expand(void *address, size_t size)
@@ -88,6 +89,14 @@ static void *move_block(void *old, size_t old_size, void *fresh, size_t size)
     return fresh;
 }
 
+/* A block that shrinks stays if there is no other, as in a scope that is full. */
+static HAK_NOINLINE void *move_in_heap(struct heap *heap, void *old, size_t old_size, size_t size)
+{
+    void *fresh = scope_allocate_in(heap, size);
+
+    return fresh || size > old_size ? move_block(old, old_size, fresh, size) : old;
+}
+
 /* Whether to copy a growing huge block into freed memory instead of moving it by mremap. A copy keeps the pages of both
  * in use; mremap leaves a hole that faults anew. Growth by small steps would copy too often. */
 static bool copy_is_cheaper(size_t old_size, size_t size)
@@ -114,12 +123,12 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
             housekeep_before_huge(size - block.size);
             may_move = !copy_is_cheaper(block.size, size);
         }
-        resized = sample_huge_resize(address, size, may_move);
+        resized = scope_huge_resize(heap, address, size, may_move);
         if (resized)
             return resized;
     }
-    return move_block(address, block.size,
-                      heap ? front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false) : front_malloc(size), size);
+    return heap ? move_in_heap(heap, address, block.size, size)
+                : move_block(address, block.size, front_malloc(size), size);
 }
 
 static void *realloc_slow(void *block, size_t size, const char *function)

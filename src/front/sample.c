@@ -198,7 +198,7 @@ void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, siz
 
 void sample_note_foreign(void *block, size_t size, struct heap *heap)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
     struct record record = { .address = (uintptr_t)block, .heap = heap, .class = CLASS_NONE, .foreign = true };
 
     record.weight = profile_draw_call(cache ? &cache->draw : NULL, size);
@@ -214,7 +214,7 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 /* False: the block is no sample. */
 static bool end_sample(const void *block, struct record *record)
 {
-    const struct thread_cache *cache = cache_current();
+    const struct thread_cache *cache = cache_own();
 
     if (!profile_forget(block, cache_caller(cache), record))
         return false;
@@ -241,7 +241,7 @@ unsigned sample_end_span(const void *block)
 
 void sample_free(void *block, const char *function)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
     struct record record;
     bool known = end_sample(block, &record);
 
@@ -266,8 +266,8 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
         return resized;
     }
     if (known) {
-        table_end(&record, profile_now_ms(), cache_caller(cache_current()));
-        live_note(-unseen_bytes(&record, cache_current()));
+        table_end(&record, profile_now_ms(), cache_caller(cache_own()));
+        live_note(-unseen_bytes(&record, cache_own()));
     }
     sample_foreign(resized, size, heap);
     return resized;

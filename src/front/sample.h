@@ -23,7 +23,7 @@ HAK_HIDDEN void sample_note_foreign(void *block, size_t size, struct heap *heap)
 HAK_INLINE void sample_foreign(void *block, size_t size, struct heap *heap)
 {
     if (HAK_UNLIKELY(profile_on()) && block &&
-        !profile_draw_passes(&cache_current()->draw, size, 1))
+        !profile_draw_passes(&cache_own()->draw, size, 1))
         sample_note_foreign(block, size, heap);
 }
 

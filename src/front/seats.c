@@ -2,12 +2,13 @@
 
 #include <string.h>
 
-#include "front/allocate.h"
 #include "front/block.h"
 #include "front/direct.h"
+#include "front/heaps.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"
+#include "front/scope.h"
 #include "front/thread.h"
 #include "options/options.h"
 #include "pool/dense.h"
@@ -40,6 +41,10 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
     alignment = base_max(alignment, BLOCK_ALIGN);
+    if (HAK_UNLIKELY(!HAK_SECURE && cache_scope() != NULL)) {
+        block = scope_allocate(alignment, size, &zero);
+        return block && zeroed && !zero ? memset(block, 0, front_block_size(block)) : block;
+    }
     housekeep();
     heap = heap_of_thread(&cache);
     if (heap == NULL)
@@ -69,7 +74,7 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
 
 static void pooled_uncached_free(unsigned class, void *block, const char *function)
 {
-    struct thread_cache *cache = thread_cache_get();
+    struct thread_cache *cache = thread_cache_own();
 
     if (cache == NULL)
         direct_house_free(class, block, function);
@@ -100,7 +105,7 @@ static _Thread_local bool gave_up __attribute__((tls_model("initial-exec")));
 
 void front_set_thread_cached(bool cached)
 {
-    if (!process_init() || cached != gave_up || (!gave_up && hak_cache_offset == WINDOW_RETIRED_CACHE))
+    if (!process_init() || cached != gave_up || (!gave_up && cache_own_offset() == WINDOW_RETIRED_CACHE))
         return;
     thread_release();
     cache_set_current(cached ? 0 : WINDOW_RETIRED_CACHE);

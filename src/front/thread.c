@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "front/process.h"
+#include "front/within.h"
 #include "os/cycles.h"
 #include "os/foreign.h"
 #include "os/threads.h"
@@ -10,9 +11,6 @@
 #include "profile/stack.h"
 #include "superslab/parking.h"
 #include "superslab/shared_pool.h"
-
-HAK_DATA_HERE _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
-HAK_DATA_HERE _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
 static _Atomic uint32_t count; /* thread_count(). Order: seq_cst, with the word in parking.c */
 
@@ -65,9 +63,19 @@ struct thread_cache *thread_cache_get(void)
     return cache_current()->heap ? cache_current() : NULL; /* foreign code may have given it up */
 }
 
-void thread_expect(void)
+struct thread_cache *thread_cache_own(void)
 {
     struct thread_cache *cache = cache_current();
+
+    if (HAK_LIKELY(cache->heap != NULL))
+        return cache;
+    cache = cache_own();
+    return cache->heap ? cache : thread_cache_get();
+}
+
+void thread_expect(void)
+{
+    struct thread_cache *cache = cache_own();
 
     atomic_fetch_add(&count, 1);
     registry_expect_thread();
@@ -105,7 +113,7 @@ static void leave_cache(struct thread_cache *cache, uintptr_t offset)
 
 void thread_release(void)
 {
-    struct thread_cache *cache = cache_current();
+    struct thread_cache *cache = cache_own();
 
     if (cache->heap == NULL)
         return;
@@ -116,9 +124,11 @@ void thread_release(void)
 /* The cache stays as it is for the next thread, until a tick. Destructors that run later use the house heap. */
 static void thread_end(void *unused)
 {
-    struct thread_cache *cache = cache_current();
+    struct thread_cache *cache;
 
     (void)unused;
+    within_end();
+    cache = cache_current();
     if (cache->heap) {
         cache_close_deep(cache);
         leave_cache(cache, WINDOW_RETIRED_CACHE);

@@ -5,8 +5,11 @@
 #include "front/thread_cache.h"
 
 /* The calling thread's cache, made if there is none: then this is a foreign point (os/foreign.h). NULL: memory is out,
- * the thread is past its end, or wants none; use the house heap. */
+ * the thread is past its end, or wants none; use the house heap. Or the thread is in a scope; use that (T9). */
 HAK_HIDDEN struct thread_cache *thread_cache_get(void);
+
+/* The same, but in a scope the cache that the thread has. */
+HAK_HIDDEN struct thread_cache *thread_cache_own(void);
 
 /* Call before a thread makes another one: gives up what it keeps while it is alone, and counts the new one. Then either
  * the new thread calls thread_begun first of all, or its maker thread_not_begun. Any thread that holds no lock. */

@@ -26,6 +26,8 @@
  *     class_of has it added. A class's hits are those of ended runs and what the run in progress has served. While
  *     counted is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks
  *     like T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.
+ * T9: a thread in a scope has the retired cache, so its calls miss, and slow calls allocate in cache_scope(). `kept`
+ *     leads to its own cache, which takes what it frees. cache_set_scope alone changes this.
  */
 #ifndef HAK_FRONT_THREAD_CACHE_H
 #define HAK_FRONT_THREAD_CACHE_H
@@ -113,16 +115,47 @@ HAK_DATA _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("init
  * hak_cache_offset. */
 HAK_DATA _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
-/* The only place that moves a thread to another cache. Operators follow after one miss. */
+struct cache_scope { /* T9 */
+    struct scope *scope; /* pool/scope.h */
+    uintptr_t kept;      /* hak_cache_offset outside the scope */
+};
+HAK_DATA _Thread_local struct cache_scope hak_cache_scope __attribute__((tls_model("initial-exec")));
+
+HAK_INLINE struct scope *cache_scope(void) { return hak_cache_scope.scope; }
+
+/* These two alone move a thread to another cache: to its own one, or away from it. Operators follow after one miss. */
 HAK_INLINE void cache_set_current(uintptr_t offset)
 {
+    if (cache_scope()) {
+        hak_cache_scope.kept = offset;
+        return;
+    }
     hak_operator_offset = 0;
     hak_cache_offset = offset;
+}
+HAK_INLINE void cache_set_scope(struct scope *scope)
+{
+    bool inside = cache_scope() != NULL;
+
+    if (scope && !inside) {
+        hak_cache_scope.kept = hak_cache_offset;
+        cache_set_current(WINDOW_RETIRED_CACHE);
+    }
+    hak_cache_scope.scope = scope;
+    if (!scope && inside)
+        cache_set_current(hak_cache_scope.kept);
 }
 
 HAK_INLINE struct thread_cache *cache_current(void)
 {
     return (struct thread_cache *)(window_base() + hak_cache_offset);
+}
+
+/* The thread's own cache, also in a scope. */
+HAK_INLINE uintptr_t cache_own_offset(void) { return cache_scope() ? hak_cache_scope.kept : hak_cache_offset; }
+HAK_INLINE struct thread_cache *cache_own(void)
+{
+    return (struct thread_cache *)(window_base() + cache_own_offset());
 }
 
 /* Atomic, because observers read other threads' tops at any time. Release: a fork that finds a raised top finds the

@@ -123,6 +123,7 @@ struct heap {
     _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending; /* Order: seq_cst (O4), or acquire by a drain (M2) */
     _Atomic uint32_t pending_count; /* Order: relaxed; a hint (M3) */
     uint32_t caches;             /* O8; under registry.lock */
+    struct scope *scope;         /* of a first-class heap, or NULL; as long as the heap has blocks (pool/scope.h) */
     _Atomic uint32_t seen_epoch; /* `epoch` as heap_is_idle last saw it. Order: relaxed; a hint */
     _Atomic uint64_t seen_time;  /* os_now() when it saw that value first. Order: relaxed; a hint */
 };

@@ -255,24 +255,25 @@ void huge_set_request(const void *block, const struct huge_request *request)
     lock_release(&huge_lock);
 }
 
-bool huge_free(void *block)
+size_t huge_free_of(void *block, struct heap **heap)
 {
     struct huge **link;
     size_t size = 0;
 
+    *heap = NULL;
     lock_acquire(&huge_lock);
     link = huge_find(block);
     if (*link) {
         struct huge *record = huge_remove(link);
         freed++;
         size = record->size;
+        *heap = record->heap;
         huge_drop_record(record);
     }
     lock_release(&huge_lock);
-    if (size == 0)
-        return false;
-    ranges_put(block, size);
-    return true;
+    if (size)
+        ranges_put(block, size);
+    return size;
 }
 
 static struct huge *huge_detach(const void *block)

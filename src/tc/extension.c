@@ -52,7 +52,7 @@ API_EXPORT void MallocExtension_MarkThreadBusy(void) {}
 
 API_EXPORT size_t MallocExtension_GetThreadCacheSize(void)
 {
-    const struct thread_cache *cache = cache_current();
+    const struct thread_cache *cache = cache_own();
     size_t bytes = 0;
 
     for (unsigned class = 1; cache->heap && class < CLASS_COUNT; class++)

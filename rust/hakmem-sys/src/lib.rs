@@ -11,6 +11,16 @@ pub struct hak_heap_t {
     _not_rusts: core::marker::PhantomData<*mut u8>,
 }
 
+/// A scope; only its address is known.
+#[repr(C)]
+pub struct hak_scope_t {
+    _private: [u8; 0],
+    _not_rusts: core::marker::PhantomData<*mut u8>,
+}
+
+pub type hak_scope_over =
+    Option<unsafe extern "C" fn(scope: *mut hak_scope_t, live: usize, argument: *mut c_void)>;
+
 pub type hak_pressure_handler = Option<unsafe extern "C" fn(bytes_mapped: usize, bytes_limit: usize)>;
 
 extern "C" {
@@ -62,6 +72,47 @@ extern "C" {
 
     pub fn hak_guard_start(mean: usize) -> c_int;
     pub fn hak_guard_stop();
+
+    pub fn hak_scope_new(name: *const c_char, parent: *mut hak_scope_t, cap: usize) -> *mut hak_scope_t;
+    pub fn hak_scope_set_cap(scope: *mut hak_scope_t, cap: usize);
+    pub fn hak_scope_on_soft(scope: *mut hak_scope_t, soft: usize, over: hak_scope_over, argument: *mut c_void);
+    pub fn hak_scope_enter(scope: *mut hak_scope_t) -> c_int;
+    pub fn hak_scope_leave(scope: *mut hak_scope_t);
+    pub fn hak_scope_current() -> *mut hak_scope_t;
+    pub fn hak_scope_of(block: *const c_void) -> *mut hak_scope_t;
+    pub fn hak_scope_destroy(scope: *mut hak_scope_t, blocks: c_uint) -> c_int;
+    pub fn hak_scope_get(scope: *mut hak_scope_t, stats: *mut hak_scope_stats, size: usize) -> usize;
+    pub fn hak_scope_list(rows: *mut hak_scope_stats, row_size: usize, capacity: usize) -> usize;
+    pub fn hak_scope_resident(scope: *mut hak_scope_t) -> usize;
+}
+
+pub const HAK_SCOPE_FREE: c_uint = 1;
+pub const HAK_SCOPE_KEEP: c_uint = 2;
+pub const HAK_SCOPE_NAME_MOST: usize = 47;
+
+/// `struct hak_scope_stats` of hakmem.h, which explains the members.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct hak_scope_stats {
+    pub number: u64,
+    pub parent: u64,
+    pub live: u64,
+    pub own: u64,
+    pub held: u64,
+    pub peak: u64,
+    pub cap: u64,
+    pub soft: u64,
+    pub refused: u64,
+    pub threads: u64,
+    pub closed: u64,
+    pub name: [c_char; HAK_SCOPE_NAME_MOST + 1],
+}
+
+impl Default for hak_scope_stats {
+    fn default() -> Self {
+        // SAFETY: every member may be 0.
+        unsafe { core::mem::zeroed() }
+    }
 }
 
 pub const HAK_STATS_TEXT: c_int = 1;

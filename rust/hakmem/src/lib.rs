@@ -9,7 +9,7 @@
 //! assert!(hakmem::usable_size(words[0].as_ptr()) >= 4);
 //! ```
 //!
-//! A [`Heap`] frees all of its blocks at once. The features `stats` and `profile` add the modules of these names.
+//! A [`Heap`] frees all of its blocks at once. A [`Scope`] is a tenant with a cap. The features `stats` and `profile` add the modules of these names.
 //! `override` makes HAKMEM the `malloc` of the C and C++ code in the process, too.
 //!
 //! A Rust program that does not name the crate does not link it. A program that wants only `override` names it so:
@@ -26,10 +26,12 @@ use hakmem_sys as sys;
 mod heap;
 #[cfg(feature = "profile")]
 pub mod profile;
+mod scope;
 #[cfg(feature = "stats")]
 pub mod stats;
 
 pub use heap::{Heap, OutOfMemory};
+pub use scope::{outside_scopes, Scope, Within};
 
 /// Every block is aligned to this many bytes.
 const BLOCK_ALIGN: usize = 16;

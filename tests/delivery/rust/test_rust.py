@@ -100,25 +100,28 @@ def test_versions_are_the_librarys():
 
 # ---- The declarations ----
 
-C_TYPES = {"uint64_t": "u64", "int64_t": "i64", "struct hak_stats_pool": "hak_stats_pool"}
+C_TYPES = {"char": "c_char", "uint64_t": "u64", "int64_t": "i64", "struct hak_stats_pool": "hak_stats_pool"}
 
 
 def headers():
     text = "".join((blackbox.INCLUDE_FOLDER / "hakmem" / name).read_text()
-                   for name in ("hakmem.h", "stats.h", "profile.h", "guard.h"))
+                   for name in ("hakmem.h", "stats.h", "profile.h", "guard.h", "scope.h"))
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
 def test_structs_have_the_headers_members():
     rust = (CRATES / "hakmem-sys/src/lib.rs").read_text()
     structs = re.findall(r"^struct (\w+) \{\n(.*?)^\};", headers(), re.S | re.M)
-    assert len(structs) == 5
+    assert len(structs) == 6
     for name, body in structs:
         members = []
         for kind, names in re.findall(r"((?:struct )?\w+) ([^;{}]+);", body):
-            members += [(member.strip(), C_TYPES[kind]) for member in names.split(",")]
+            for member in names.split(","):
+                array = re.fullmatch(r"(\w+)\[(.*)\]", member.strip())
+                members.append((array[1], f"[{C_TYPES[kind]}; {array[2]}]") if array else
+                               (member.strip(), C_TYPES[kind]))
         (found,) = re.findall(rf"pub struct {name} \{{\n(.*?)^\}}", rust, re.S | re.M)
-        assert re.findall(r"pub (\w+): (\w+),", found) == members, name
+        assert re.findall(r"pub (\w+): (.+),", found) == members, name
 
 
 def test_every_function_is_declared_with_its_parameters():

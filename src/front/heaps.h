@@ -1,6 +1,6 @@
-/* Functions of allocate.c for other files of front/. */
-#ifndef HAK_FRONT_ALLOCATE_H
-#define HAK_FRONT_ALLOCATE_H
+/* Blocks past the thread's cache, for the files of front/. */
+#ifndef HAK_FRONT_HEAPS_H
+#define HAK_FRONT_HEAPS_H
 
 #include "pool/heap.h"
 
