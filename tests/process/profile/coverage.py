@@ -64,8 +64,9 @@ def main(library, program, seeds):
                 for place_of, held in zip(held_of[figure], (totals, parts), strict=True):
                     place_of.extend(held)
                 half = max(halves) if figure == "peak" else statistics.mean(halves)
-                print(f"{pattern},{figure},{statistics.mean(truths):.0f},{statistics.mean(ratios):.4f},{100 * half:.2f},"
-                      f"{100 * statistics.mean(totals):.1f},{len(parts)},{100 * statistics.mean(parts):.1f}", flush=True)
+                truth, ratio, held = map(statistics.mean, (truths, ratios, totals))
+                print(f"{pattern},{figure},{truth:.0f},{ratio:.4f},{100 * half:.2f},{100 * held:.1f},{len(parts)},"
+                      f"{100 * statistics.mean(parts):.1f}", flush=True)
     for figure, (totals, parts) in held_of.items():
         print(f"all,{figure},,,,{100 * statistics.mean(totals):.1f},{len(parts)},{100 * statistics.mean(parts):.1f}")
 

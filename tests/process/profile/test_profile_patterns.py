@@ -1,5 +1,4 @@
-"""Protects the sums of allocations and the peak in use at the default rate, in eighteen patterns whose truth is known,
-and the draws of forked children."""
+"""Protects the sums of allocations and the peak in use, in eighteen patterns with known truth, and forked draws."""
 
 import math
 from pathlib import Path
@@ -12,8 +11,8 @@ from test_profile import Sums
 import blackbox
 
 HERE = Path(__file__).resolve().parent
-NAMES = ("churn_one churn_ten batches vectors strings maps messages threads aligned pages huge small medium types sites "
-         "rise leak phases").split()
+NAMES = ("churn_one churn_ten batches vectors strings maps messages threads aligned pages huge small medium types "
+         "sites rise leak phases").split()
 
 # What a process has in use beside its pattern's blocks, and what a look may miss or count too much by Z10
 # (src/front/live.h): one run of each class in use, what the cache keeps, and blocks on their way between two threads.
@@ -29,8 +28,8 @@ def patterns(compiled, library):
 
 @pytest.mark.parametrize("pattern", NAMES)
 def test_pattern(patterns, tmp_path, pattern):
-    """Each site's bytes, and those of all: 1 GiB by 2,048 samples is true to about 17 %. The peak's bytes are those that
-    were in use, however few samples there are: no maximum over estimates."""
+    """Each site's bytes, and those of all: 1 GiB by 2,048 samples is true to about 17 %. The peak's bytes are those
+    that were in use, however few samples there are: no maximum over estimates."""
     path = tmp_path / "heap.gz"
     result = blackbox.run([patterns, pattern, "1"], env={"HAKMEM_HEAP_PROFILE": str(path)})
     assert result.status == 0, result.report()
