@@ -61,7 +61,7 @@ static unsigned shown_cores(void)
 
 static long affinity(size_t size, void *mask)
 {
-    size_t bytes = (shown_cores() + 63) / 64 * 8;
+    size_t bytes = ((size_t)shown_cores() + 63) / 64 * 8;
 
     if (size < bytes)
         return -EINVAL;
@@ -214,7 +214,7 @@ int nanosleep(const struct timespec *time, struct timespec *left)
 
 int usleep(useconds_t microseconds)
 {
-    struct timespec time = { microseconds / 1000000, microseconds % 1000000 * 1000 };
+    struct timespec time = { microseconds / 1000000, (long)(microseconds % 1000000) * 1000 };
 
     return nanosleep(&time, NULL);
 }

@@ -44,18 +44,18 @@ static inline void changed(volatile void *address, bool was_zero, bool is_zero, 
         model_lock_left((uintptr_t)address);
 }
 
-#define FETCH(bits, type, name, builtin, after) \
-    type __tsan_atomic##bits##_##name(volatile type *address, type value, int order) \
+#define FETCH(bits, name, builtin, after) \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t *address, uint##bits##_t value, int order) \
     { \
         access_at(address, sizeof *address, ACCESS_UPDATE, CODE); \
-        type before = builtin(address, value, __ATOMIC_SEQ_CST); \
-        changed(address, before == 0, (type)(after) == 0, order); \
+        uint##bits##_t before = builtin(address, value, __ATOMIC_SEQ_CST); \
+        changed(address, before == 0, (uint##bits##_t)(after) == 0, order); \
         return before; \
     }
 
-#define COMPARE(bits, type, name) \
-    int __tsan_atomic##bits##_compare_exchange_##name(volatile type *address, type *expected, type desired, int order, \
-                                                      int failure) \
+#define COMPARE(bits, name) \
+    int __tsan_atomic##bits##_compare_exchange_##name(volatile uint##bits##_t *address, uint##bits##_t *expected, \
+                                                      uint##bits##_t desired, int order, int failure) \
     { \
         (void)failure; \
         access_at(address, sizeof *address, ACCESS_UPDATE, CODE); \
@@ -68,32 +68,32 @@ static inline void changed(volatile void *address, bool was_zero, bool is_zero, 
         return done; \
     }
 
-#define ATOMIC(bits, type) \
-    type __tsan_atomic##bits##_load(const volatile type *address, int order) \
+#define ATOMIC(bits) \
+    uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t *address, int order) \
     { \
         (void)order; \
         access_at(address, sizeof *address, ACCESS_READ, CODE); \
         return __atomic_load_n(address, __ATOMIC_SEQ_CST); \
     } \
-    void __tsan_atomic##bits##_store(volatile type *address, type value, int order) \
+    void __tsan_atomic##bits##_store(volatile uint##bits##_t *address, uint##bits##_t value, int order) \
     { \
         access_at(address, sizeof *address, ACCESS_WRITE, CODE); \
-        type before = __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST); \
+        uint##bits##_t before = __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST); \
         changed(address, before == 0, value == 0, order); \
     } \
-    FETCH(bits, type, exchange, __atomic_exchange_n, value) \
-    FETCH(bits, type, fetch_add, __atomic_fetch_add, before + value) \
-    FETCH(bits, type, fetch_sub, __atomic_fetch_sub, before - value) \
-    FETCH(bits, type, fetch_and, __atomic_fetch_and, before & value) \
-    FETCH(bits, type, fetch_or, __atomic_fetch_or, before | value) \
-    FETCH(bits, type, fetch_xor, __atomic_fetch_xor, before ^ value) \
-    FETCH(bits, type, fetch_nand, __atomic_fetch_nand, ~(before & value)) \
-    COMPARE(bits, type, strong) \
-    COMPARE(bits, type, weak)
-ATOMIC(8, uint8_t)
-ATOMIC(16, uint16_t)
-ATOMIC(32, uint32_t)
-ATOMIC(64, uint64_t)
+    FETCH(bits, exchange, __atomic_exchange_n, value) \
+    FETCH(bits, fetch_add, __atomic_fetch_add, before + value) \
+    FETCH(bits, fetch_sub, __atomic_fetch_sub, before - value) \
+    FETCH(bits, fetch_and, __atomic_fetch_and, before & value) \
+    FETCH(bits, fetch_or, __atomic_fetch_or, before | value) \
+    FETCH(bits, fetch_xor, __atomic_fetch_xor, before ^ value) \
+    FETCH(bits, fetch_nand, __atomic_fetch_nand, ~(before & value)) \
+    COMPARE(bits, strong) \
+    COMPARE(bits, weak)
+ATOMIC(8)
+ATOMIC(16)
+ATOMIC(32)
+ATOMIC(64)
 
 void __tsan_atomic_thread_fence(int order)
 {

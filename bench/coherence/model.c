@@ -215,7 +215,7 @@ static void line_access(struct page *page, struct line *line, enum access access
     if (writes)
         memset(line->sharers, 0, sizeof line->sharers);
     line->sharers[core / 64] |= UINT64_C(1) << core % 64;
-    line->owner = writes ? (int16_t)core : NOBODY;
+    line->owner = (int16_t)(writes ? (int)core : NOBODY);
     schedule_spend(cost);
 }
 

@@ -50,7 +50,7 @@ struct wanted {
 };
 static __thread struct wanted *wanted;
 
-static void fail(const char *what)
+static _Noreturn void fail(const char *what)
 {
     dprintf(STDERR_FILENO, "coherence: %s\n", what);
     _exit(1);
@@ -90,7 +90,7 @@ static uint64_t ready_at(const struct thread *thread)
 /* The thread that is behind, and how far it may go. */
 static struct thread *choose(void)
 {
-    struct thread *best = NULL;
+    struct thread *best = &threads[0];
     uint64_t least = UINT64_MAX, second = UINT64_MAX;
 
     for (unsigned i = 0; i < threads_used; i++) {
@@ -103,7 +103,7 @@ static struct thread *choose(void)
             second = at;
         }
     }
-    if (best == NULL)
+    if (least == UINT64_MAX)
         fail("every thread waits for another");
     if (best->state == BLOCKED) {
         best->state = READY;
@@ -255,7 +255,6 @@ static struct thread *thread_new(void)
             return &threads[i];
         }
     fail("too many threads");
-    return NULL;
 }
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -294,6 +293,7 @@ int schedule_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
     error = real_create()(thread, attributes, thread_main, made);
     if (error != 0)
         fail("a thread cannot be made");
+    made->real = *thread;
     make_ready(made);
     return 0;
 }
@@ -309,9 +309,8 @@ struct thread *coherence_start(unsigned core, void *(*run)(void *), void *argume
     if (detached)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     wanted = &mine;
-    if (pthread_create(&real, &attributes, run, argument) != 0 || mine.made == NULL)
+    if (pthread_create(&real, &attributes, run, argument) != 0)
         fail("a thread cannot be made");
-    mine.made->real = real;
     pthread_attr_destroy(&attributes);
     return mine.made;
 }

@@ -2,6 +2,7 @@
 #ifndef COHERENCE_SYSTEM_H
 #define COHERENCE_SYSTEM_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* Returns -errno on failure. */
@@ -22,7 +23,7 @@ static inline long system_call(long number, long a, long b, long c, long d, long
 /* Takes the word, and leaves 0. */
 static inline uint32_t atomic_exchange_word(_Atomic uint32_t *word)
 {
-    return __atomic_exchange_n(word, 0, __ATOMIC_SEQ_CST);
+    return atomic_exchange(word, 0);
 }
 
 #endif

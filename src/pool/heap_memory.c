@@ -72,6 +72,8 @@ bool heap_memory_add_cache(struct heap *heap, size_t size, size_t first_size)
 {
     struct heap_group *group = group_of(heap);
 
+    /* Written before it is read, as a new slab header is (pool_take_run). No slab has the class. */
+    heap->body->available[CLASS_NONE].head = NULL;
     cache_stride = page_multiple(size);
     if (!first_cached) {
         first_bytes = page_multiple(first_size);

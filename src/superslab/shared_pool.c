@@ -181,15 +181,16 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT((slot->free & mask) == mask);
     /* P7 */
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
+    /* A new header is written before it is read: a read would fault, and the write after it once more. */
     if (slot->touched == 0)
         pool_begin_slot(number, small_pages);
-    if (HAK_UNLIKELY(superslab->prewarmed))
+    else if (HAK_UNLIKELY(superslab->prewarmed))
         shared_pool_end_prewarmed(superslab);
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = slab->zero && (slot->touched & mask) != 0;
-    slab->dense = (superslab->dense & slot->touched & mask) != 0;
+    slab->dense = (slot->touched & mask) != 0 && (superslab->dense & slot->touched & mask) != 0;
     if (HAK_SECURE)
-        slab->unclean = (superslab->unclean & slot->touched & mask) != 0;
+        slab->unclean = (slot->touched & mask) != 0 && (superslab->unclean & slot->touched & mask) != 0;
     shared_pool.units_dirty -= (slot->touched & mask) == mask ? units : base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
     shared_pool.slabs_taken++;

@@ -4,10 +4,11 @@ A library is built once more for it, with the compiler's calls before each acces
 
 from __future__ import annotations
 
-import os
+import fcntl
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,9 +103,11 @@ def library_of(name: str) -> Path:
     """Returns the library of an allocator, built for counting."""
     if not runtime().exists():
         raise CoherenceError(paths.absent(runtime()))
-    folder = paths.CHECKOUT / "build/coherence" / name
+    folder = paths.CHECKOUT / "build/coherence"
     folder.mkdir(parents=True, exist_ok=True)
-    return build_ours(folder) if name == OURS else build_peer(name, folder)
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build_ours(folder / name) if name == OURS else build_peer(name, folder / name)
 
 
 # ---- Names ----
@@ -150,15 +153,14 @@ class Names:
 def read_base(text: str, library: Path) -> int:
     """Returns where the library was mapped."""
     starts = [int(start, 16) for start, path in re.findall(r"^map ([0-9a-f]+)-.*?(/.*)$", text, re.MULTILINE)
-              if Path(path) == library.resolve()]
+              if Path(path) == library]
     if not starts:
         raise CoherenceError(f"{library} was not loaded")
     return min(starts)
 
 
-def read_count(text: str, library: Path) -> Count:
+def read_count(text: str, names: Names) -> Count:
     """Returns what a run printed, with names."""
-    names = Names(library, read_base(text, library))
     count = Count({})
     for line in text.splitlines():
         word, *rest = line.split()
@@ -176,16 +178,21 @@ def read_count(text: str, library: Path) -> Count:
 def measure(library: Path, pattern: str, cores: int, seed: int = 1, top: int = 0) -> Count | None:
     """Runs a pattern on a library; None if it takes too long: threads that spin for each other never sleep. The same
     arguments give the same figures."""
-    program = paths.program("bench_coherence")
-    env = {"PATH": os.environ.get("PATH", ""), "LD_PRELOAD": str(library)}
-    try:
-        done = subprocess.run([program, pattern, str(cores), str(seed), str(top)], env=env, capture_output=True, text=True,
-                              timeout=SECONDS_MOST, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    if done.returncode != 0:
-        raise CoherenceError(f"{program.name} {pattern} {cores} on {library}: status {done.returncode}\n{done.stderr}")
-    return read_count(done.stdout, library)
+    with tempfile.TemporaryDirectory(prefix="hakmem-", dir="/tmp") as folder:
+        # The loader keeps the files' names in memory that it allocates: their lengths are part of the run.
+        program, loaded = Path(folder, "program"), Path(folder, "library.so")
+        shutil.copy(paths.program("bench_coherence"), program)
+        shutil.copy(runtime(), folder)
+        shutil.copy(library, loaded)
+        try:
+            done = subprocess.run([program, pattern, str(cores), str(seed), str(top)], env={"LD_PRELOAD": str(loaded)},
+                                  capture_output=True, text=True, timeout=SECONDS_MOST, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+        if done.returncode != 0:
+            raise CoherenceError(f"bench_coherence {pattern} {cores} on {library}: status {done.returncode}\n"
+                                 f"{done.stderr}")
+        return read_count(done.stdout, Names(library, read_base(done.stdout, loaded)))
 
 
 def best_peer(figures: dict[str, float], names: Iterable[str] = PEERS) -> str | None:

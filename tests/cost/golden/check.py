@@ -106,7 +106,7 @@ CHECKS = {
         f"coherence.{platform.machine()}.txt",
         "Accesses that wait for another core's cache line, lock takings, accesses under them, and mapping calls, for "
         "each malloc or free on virtual cores; seed 1. The figures repeat exactly. They are limits, because any change "
-        "of the library changes the order of accesses: what was measured, a fifth and 0.002 more.",
+        "of the library changes the order of accesses: what was measured, half as much and 0.002 more.",
         coherence_counts.NAMES, coherence_counts.measure_coherence, freeze=coherence_counts.freeze_coherence),
 }
 

@@ -6,7 +6,7 @@ ROWS = {f"{pattern} {cores}": (pattern, cores) for pattern, cores in (
     ("messages", 64), ("larson", 64), ("churn", 64), ("batches", 64), ("batches", 256), ("large", 16))}
 NAMES = tuple(ROWS)
 COLUMNS = ("transfers", "remote", "locks", "hold", "calls")
-SHARE, LEAST = 1.2, 0.002
+SHARE, LEAST = 1.5, 0.002
 
 
 def measure_coherence(_subject, wanted=None):
