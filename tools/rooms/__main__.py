@@ -5,6 +5,7 @@
   sudo python3 tools/rooms --user --suite trixie                as a user without root; the tools are there
   sudo python3 tools/rooms --confined -- ./hakmem test -R unit  in a container without rights
   sudo python3 tools/rooms --blank                              the checkout's path holds a blank
+  sudo python3 tools/rooms --packages dist -- sh tools/rooms/installed.sh        its packages, as README.md installs them
   sudo python3 tools/rooms -- sh -c 'git clone -q . ../b; (cd ../b; ./hakmem test) & ./hakmem test; wait $!'
 
 A room is a new folder with debootstrap's minbase, git and ca-certificates, and a clone of the checkout's last commit:
@@ -232,6 +233,10 @@ def run_room(given: argparse.Namespace) -> int:
                                     if getattr(given, word))]).replace("_", "-")
     with new_tree(make_tree(given.suite, given.tools or given.user, given.fresh)) as tree:
         home = put_checkout(tree, given)
+        if given.packages:
+            for file in (*given.packages.glob("*_amd64.deb"), *given.packages.glob("*_all.deb")):
+                (tree / "packages").mkdir(exist_ok=True)
+                shutil.copy(file, tree / "packages")
         before = size(tree, home), size(home)
         began = time.monotonic()
         # When `unshare` ends, the kernel ends all processes of the room, and its mounts go.
@@ -267,6 +272,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--tools", action="store_true", help="the tools of a build are installed before")
     parser.add_argument("--blank", action="store_true", help="the checkout's path holds a blank")
     parser.add_argument("--beside-load", action="store_true", help="two busy loops run beside the command")
+    parser.add_argument("--packages", type=Path, help="a folder whose .deb files the room has in /packages")
     parser.add_argument("--fresh", action="store_true", help="make the empty system anew")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="*", help="what to run in the checkout (./hakmem test)")

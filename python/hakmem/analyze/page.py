@@ -124,14 +124,16 @@ def calls_section(own: Observed) -> Section:
 
 
 def hits_section(counters: dict[str, Any], cycles: dict[str, Any] | None) -> Section:
-    """Returns the table of hits. Those of thread caches are lower bounds, unless the cycle profile counted them."""
+    """Returns the table of hits. Those of thread caches are known if the cycle profile or HAKMEM_FRONT_STATS=1 counted
+    them."""
     rows = []
-    for title, name, hits, misses in (("thread caches, malloc", "malloc", "malloc_hits_min", "malloc_misses"),
-                                      ("thread caches, free", "free", "free_hits_min", "free_overflows")):
+    for title, name, hits, misses in (("thread caches, malloc", "malloc", "malloc_hits", "malloc_misses"),
+                                      ("thread caches, free", "free", "free_hits", "free_overflows")):
         exact = cycles["coverage"][name] if cycles else None
-        hit, missed = (exact["hits"], exact["calls"] - exact["hits"]) if exact else (counters[hits], counters[misses])
-        rows.append([title, f"{'' if exact else 'at least '}{hit:,}", f"{missed:,}",
-                     share(hit, hit + missed) if exact else "-"])
+        hit, missed = (exact["hits"], exact["calls"] - exact["hits"]) if exact else (
+            counters.get(hits), counters[misses])
+        rows.append([title, "-" if hit is None else f"{hit:,}", f"{missed:,}",
+                     "-" if hit is None else share(hit, hit + missed)])
     for title, hits, asked in (("warm pool", "warm_hits", counters["warm_hits"] + counters["warm_misses"]),
                                ("empty SuperSlabs, used again", "lru_reused", counters["lru_entered"]),
                                ("huge blocks, used again", "huge_reused", counters["huge_allocated"])):

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 
 use hakmem_sys as sys;
 
-use crate::BLOCK_ALIGN;
+use crate::linux::{free, BLOCK_ALIGN};
 
 /// There is no memory for a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Heap {
     ///
     /// `block` is from this heap with this layout, and is not used any more.
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
-        crate::free(block.as_ptr().cast(), layout)
+        free(block.as_ptr().cast(), layout)
     }
 
     /// Whether `block` is in this heap. It must be a live block of HAKMEM.

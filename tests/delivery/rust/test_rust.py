@@ -57,6 +57,37 @@ def test_their_own_tests(crates, features, tests):
     assert ran["Doc-tests hakmem"] >= 6
 
 
+ELSEWHERE = ("x86_64-pc-windows-gnu", "x86_64-apple-darwin")
+
+
+@pytest.mark.parametrize("target", ELSEWHERE)
+def test_elsewhere_it_is_the_systems_allocator(crates, tmp_path, target):
+    """A crate for all systems can depend on it."""
+    libraries = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], capture_output=True, text=True,
+                               check=False).stdout.strip()
+    if not libraries or not list(Path(libraries).glob("libstd-*")):
+        pytest.skip(f"Rust's library for {target} is not installed: rustup target add {target}")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/main.rs").write_text("""
+#[global_allocator]
+static GLOBAL: hakmem::Hakmem = hakmem::Hakmem;
+hakmem::options!("PURGE_DELAY=100");
+fn main() {
+    println!("{}", vec![1; 100].len());
+}
+""")
+    (tmp_path / "Cargo.toml").write_text(f"""
+[package]
+name = "anywhere"
+version = "0.1.0"
+edition = "2021"
+[dependencies]
+hakmem = {{ path = "{crates}/hakmem", features = ["override", "stats", "profile"] }}
+""")
+    shutil.copy(crates / "Cargo.lock", tmp_path)
+    good(cargo("check", "--offline", "--target", target, folder=tmp_path, RUSTFLAGS="-D warnings"))
+
+
 def numbers(said):
     """{test program: number of its tests}. Cargo names the programs on standard error; they print to standard
     output."""

@@ -275,7 +275,7 @@ def test_a_target_that_stops_making_sense(program, honest, honest_rows):
 def test_profiles_at_one_time_are_few():
     """A request that comes when all places are taken is told to come later."""
     async def run():
-        app = {PLACES: asyncio.Semaphore(PROFILES_MOST)}
+        app = {PLACES.key: asyncio.Semaphore(PROFILES_MOST)}
         async with contextlib.AsyncExitStack() as taken:
             for _ in range(PROFILES_MOST):
                 await taken.enter_async_context(place(app))
