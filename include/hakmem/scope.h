@@ -12,8 +12,8 @@
  *  - In a scope malloc and free of the scope's blocks take the lock of the scope's heap, like hak_heap_malloc
  *    (hakmem.h). Blocks of no scope are freed as fast as elsewhere. Outside scopes nothing costs more.
  *  - hak_heap_of tells NULL of a scope's block. Blocks of first-class heaps are never a scope's.
- *  - A new thread is in no scope. A thread that ends leaves its scopes. In the child of a fork, the forking thread is in
- *    its scopes, and the figures may be too high by blocks that other threads were taking or freeing at that moment.
+ *  - A new thread is in no scope. A thread that ends leaves its scopes. In the child of a fork, the forking thread is
+ *    in its scopes, and the figures may be too high by blocks that other threads were taking or freeing at that moment.
  *
  * Any thread may call every function at any time, but for scopes that are being destroyed. A signal handler may call
  * hak_scope_enter and hak_scope_leave in a thread that has allocated, if it leaves what it enters.
@@ -102,8 +102,8 @@ HAK_API size_t hak_scope_get(hak_scope_t *scope, struct hak_scope_stats *stats, 
  * exceed the capacity. 0 with EINVAL: row_size is less than 8. */
 HAK_API size_t hak_scope_list(struct hak_scope_stats *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
 
-/* Resident bytes of its slabs and mappings, with the slabs' share of headers, and of those of all scopes below. Asks the
- * kernel about each slab, some 15 ms for a GiB; allocations in the scope wait meanwhile. 0 if the kernel refuses. */
+/* Resident bytes of its slabs and mappings, with the slabs' share of headers, and of those of all scopes below. Asks
+ * the kernel about each slab, some 15 ms for a GiB; allocations in the scope wait meanwhile. 0 if the kernel refuses. */
 HAK_API size_t hak_scope_resident(hak_scope_t *scope) HAK_NOEXCEPT;
 
 #ifdef __cplusplus

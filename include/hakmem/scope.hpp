@@ -1,5 +1,6 @@
 /*
- * hakmem::scope owns a scope (scope.h): a tenant with a cap. hakmem::within keeps the thread in one for a block of code.
+ * hakmem::scope owns a scope (scope.h): a tenant with a cap. hakmem::within keeps the thread in one for a block of
+ * code.
  *
  *     hakmem::scope tenant("alice", 64 << 20);
  *     hakmem::within inside(tenant);

@@ -33,8 +33,10 @@ static void uncached_free(void *block, const char *function)
     }
     sample_forget_foreign(block);
     remote_free_locked(block, function);
-    if (owner)
-        scope_note_free(owner, size);
+    if (owner == NULL)
+        return;
+    heap_note_slow_path(owner); /* a hint for the tick, which scrubs quiet heaps */
+    scope_note_free(owner, size);
 }
 
 /* The class of a span that was a sample until now (Z9), or CLASS_NONE. The page map has 0 for the block's unit. */

@@ -16,6 +16,7 @@
 #include "os/os.h"
 #include "pool/huge.h"
 #include "pool/remote.h"
+#include "pool/scope.h"
 #include "pool/slab.h"
 #include "profile/dump.h"
 #include "superslab/window.h"
@@ -31,6 +32,24 @@ static int64_t unseen_bytes(const struct record *record, const struct thread_cac
     return record->foreign ? 0 : (int64_t)record->size;
 }
 
+/* The labels of a sample: those in force, and for a scope's block the scope's name. */
+static const struct label_set *labels_of(const struct record *record, struct thread_cache *cache)
+{
+    const struct scope *scope = record->heap ? record->heap->scope : NULL;
+    const struct label_set *set;
+    unsigned within;
+
+    if (cache && scope && cache->labels == NULL)
+        cache->labels = labels_take();
+    if (scope == NULL || cache == NULL || cache->labels == NULL)
+        return cache ? labels_in_force(cache->labels) : NULL;
+    within = labels_begin(cache->labels);
+    (void)labels_put(cache->labels, LABEL_IS_TEXT, "scope", scope->name, 0);
+    set = labels_in_force(cache->labels);
+    labels_end(cache->labels, within);
+    return set;
+}
+
 /* Records the block. False: memory is out. */
 static bool note(struct record *record, struct thread_cache *cache)
 {
@@ -39,7 +58,7 @@ static bool note(struct record *record, struct thread_cache *cache)
 
     record->thread = caller.thread;
     record->calls = caller.calls;
-    noted = profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
+    noted = profile_note(record, cache ? &cache->stacks : NULL, labels_of(record, cache));
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
     live_note(unseen_bytes(record, cache));
     return noted;

@@ -70,8 +70,7 @@ static void heap_begin(struct heap *heap, enum heap_kind kind)
     heap_memory_use(heap, kind == HEAP_THREAD);
     __atomic_store_n(&heap->thread_id, os_thread_id(), __ATOMIC_RELAXED); /* read without the lock */
     atomic_store(&heap->state, HEAP_LIVE);
-    if (kind != HEAP_FIRST_CLASS)
-        list_add(heap, LIST_SERVED, false);
+    list_add(heap, kind == HEAP_FIRST_CLASS ? LIST_PROGRAM : LIST_SERVED, false);
 }
 
 static struct heap *registry_make(enum heap_kind kind)
@@ -272,7 +271,7 @@ static enum registry_list list_in_child(struct heap *heap, const struct heap *mi
         return LIST_SERVED;
     if (atomic_load(&heap->state) == HEAP_UNUSED)
         return LIST_UNUSED;
-    return heap->kind == HEAP_THREAD ? LIST_LEFT : LIST_NONE;
+    return heap->kind == HEAP_THREAD ? LIST_LEFT : LIST_PROGRAM;
 }
 
 /* Builds all lists anew, because vanished threads may have been changing the lists and their heaps. */
@@ -392,7 +391,7 @@ void registry_drop_first_class(struct heap *heap)
         atomic_store(&heap->state, HEAP_UNUSED);
         heap->body_purged = MEMORY_DEAD;
         heap_memory_bury(heap);
-        list_add(heap, LIST_UNUSED, true);
+        list_add(list_remove(heap), LIST_UNUSED, true);
     }
     lock_release(&registry.lock);
     heap_drain(heap); /* O4 */
@@ -568,14 +567,14 @@ static unsigned trim_in_turn(struct heap **heaps, bool *stale)
 
     lock_acquire(&registry.lock);
     if (!registry.trimming) {
-        for (enum registry_list number = LIST_SERVED; number <= LIST_SETTLED; number++)
+        for (enum registry_list number = LIST_SERVED; number <= LIST_PROGRAM; number++)
             registry.trim_left[number] = list_length(number);
         registry.trim_more = false;
         registry.trim_stale = *stale;
         registry.trimming = true;
     }
     *stale = registry.trim_stale;
-    for (enum registry_list number = LIST_SERVED; number <= LIST_SETTLED; number++) {
+    for (enum registry_list number = LIST_SERVED; number <= LIST_PROGRAM; number++) {
         struct heap_list *list = &registry.lists[number];
         for (; count < REGISTRY_STEP && registry.trim_left[number]; registry.trim_left[number]--) {
             struct heap *heap = list_turn(list, &list->trim_hand);
@@ -614,7 +613,7 @@ static bool trim_note(bool *left)
     bool over = true;
 
     lock_acquire(&registry.lock);
-    for (enum registry_list number = LIST_SERVED; number <= LIST_SETTLED; number++)
+    for (enum registry_list number = LIST_SERVED; number <= LIST_PROGRAM; number++)
         over &= registry.trim_left[number] == 0;
     registry.trim_more |= *left;
     *left = registry.trim_more;

@@ -10,12 +10,13 @@
 
 #include "pool/heap.h"
 
-/* The list that a heap is in. Live first-class heaps are in none. */
+/* The list that a heap is in. */
 enum registry_list {
     LIST_NONE = 0,
     LIST_SERVED,  /* heaps of threads, shared heaps, the house heap, the profile's heap */
     LIST_LEFT,    /* orphans as their threads left them, with blocks in their caches; the last one first */
     LIST_SETTLED, /* orphans whose caches are empty; those that kept their cache's memory come first */
+    LIST_PROGRAM, /* first-class heaps */
     LIST_UNUSED,  /* HEAP_UNUSED (O5) */
     LIST_COUNT
 };

@@ -352,7 +352,7 @@ static void test_child(void)
     assert_int_equal(mine->thread_id, os_thread_id());
     assert_int_equal(atomic_load(&registry.live_threads), 1);
     assert_int_equal(mine->list, LIST_SERVED);
-    assert_int_equal(first_class->list, LIST_NONE);
+    assert_int_equal(first_class->list, LIST_PROGRAM);
     assert_int_equal(atomic_load(&first_class->state), HEAP_LIVE);
     assert_int_equal(unused->list, LIST_UNUSED);
     assert_int_equal(registry.house->list, LIST_SERVED);

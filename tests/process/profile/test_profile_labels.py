@@ -172,3 +172,12 @@ def test_seen_from_outside_and_in_the_report_of_leaks(program, library, tmp_path
         assert {"part": "4096 bytes", "tenant": "b"} in [stack.get("labels") for stack in data["stacks"]]
     assert outside["by_label"]["b"] == inside["by_label"]["b"]
     assert "    label tenant=b\n" in re.sub(r"(?m)^hakmem: ", "", told) and "label part=4096 bytes\n" in told, told
+
+
+def test_samples_of_a_scope_carry_its_name(compiled, library, tmp_path):
+    """Also of a scope that has ended, while its blocks live on."""
+    program = compiled(HERE / "scopes.cpp", f"-I{INCLUDE}", library, f"-Wl,-rpath,{library.parent}")
+    result = blackbox.run([program], env=every_block(tmp_path / "p.gz"))
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+    assert blocks_of(wire.read(tmp_path / "p.gz"), "scope") == {"alice": 30, "bob": 20, None: 10}
+    assert blackbox.run([program]).stdout == "done\n"
