@@ -103,7 +103,7 @@ HAK_API size_t hak_scope_get(hak_scope_t *scope, struct hak_scope_stats *stats, 
 HAK_API size_t hak_scope_list(struct hak_scope_stats *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
 
 /* Resident bytes of its slabs and mappings, with the slabs' share of headers, and of those of all scopes below. Asks
- * the kernel about each slab, some 15 ms for a GiB; allocations in the scope wait meanwhile. 0 if the kernel refuses. */
+ * the kernel about each slab, some 15 ms for a GiB, while allocations in the scope wait. 0 if the kernel refuses. */
 HAK_API size_t hak_scope_resident(hak_scope_t *scope) HAK_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include "os/outside.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "pool/scope.h"
 #include "profile/guard.h"
 #include "profile/profile.h"
 #include "profile/python.h"

@@ -82,7 +82,9 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     FIELD(slab, dense) FIELD(slab, scrubbed) FIELD(slab, remote_count) ARRAY(slab, local) ARRAY(slab, remote)          \
     TYPE(heap) FIELD(heap, state) FIELD(heap, id) FIELD(heap, thread_id) FIELD(heap, kind) FIELD(heap, cache)          \
     FIELD(heap, cache_purged) FIELD(heap, next) FIELD(heap, slabs) FIELD(heap, body) FIELD(heap, body_purged)          \
-    FIELD(heap, epoch) FIELD(heap, pending_count)                                                                      \
+    FIELD(heap, epoch) FIELD(heap, pending_count) FIELD(heap, scope)                                                   \
+    TYPE(scope) FIELD(scope, number) FIELD(scope, live) FIELD(scope, cap) FIELD(scope, peak) FIELD(scope, refused)     \
+    FIELD(scope, parent) ARRAY(scope, name)                                                                            \
     TYPE(heap_body) ARRAY(heap_body, warm) FIELD(heap_body, counters) ARRAY(heap_body, classes)                        \
     TYPE(warm_stock) FIELD(warm_stock, count) FIELD(warm_stock, budget)                                                \
     TYPE(heap_counters) FIELD(heap_counters, refills) FIELD(heap_counters, refilled_blocks)                            \

@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "observe/counters.h"
 #include "observe/fields.h"
+#include "observe/scopes.h"
 #include "observe/stats.h"
 #include "pool/registry.h"
 
@@ -103,6 +104,33 @@ static void metrics_of_heaps(struct output *output, struct usage_count *count_ro
     }
 }
 
+/* Scopes may share a name, so the number is a label, too. */
+static void metrics_of_scopes(struct output *output)
+{
+    static const struct {
+        uint16_t offset;
+        char name[16], help[64];
+    } figures[] = {
+        { offsetof(struct hak_scope_stats, live), "live_bytes", "Live blocks, with those of the scopes below it" },
+        { offsetof(struct hak_scope_stats, cap), "cap_bytes", "Its cap; 0: none" },
+        { offsetof(struct hak_scope_stats, held), "held_bytes", "Its own slabs and mappings" },
+        { offsetof(struct hak_scope_stats, peak), "peak_bytes", "The most bytes that were live" },
+        { offsetof(struct hak_scope_stats, refused), "refused", "Allocations that its cap refused" },
+    };
+
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0] && scopes_first(); i++) {
+        output_print(output, "# HELP hakmem_scope_%s %s\n# TYPE hakmem_scope_%s gauge\n", figures[i].name,
+                     figures[i].help, figures[i].name);
+        for (struct scope *scope = scopes_first(); scope; scope = scopes_from(scope->next)) {
+            struct hak_scope_stats row;
+            (void)scopes_row(&row, scope);
+            output_print(output, "hakmem_scope_%s{scope=\"%s\",number=\"%lu\"} %lu\n", figures[i].name, row.name,
+                         (unsigned long)row.number,
+                         (unsigned long)*(const uint64_t *)((const char *)&row + figures[i].offset));
+        }
+    }
+}
+
 /* Units by tier. A series for each SuperSlab would make thousands, and its number means another SuperSlab later. */
 static void metrics_of_superslabs(struct output *output)
 {
@@ -161,6 +189,7 @@ void export_prometheus(struct output *output)
     metrics_of_pools(output, &shot->totals);
     metrics_of_classes(output, shot);
     metrics_of_heaps(output, &shot->count);
+    metrics_of_scopes(output);
     metrics_of_superslabs(output);
     if (HAK_DEBUG_COUNTERS)
         metrics_of_debug_counters(output);

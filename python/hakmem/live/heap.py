@@ -24,7 +24,8 @@ from hakmem.live.huge import HugeState, read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
 from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
 from hakmem.live.model import (
-    ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
+    ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, Scope, SizeClass, Slab, Snapshot, Thread, Totals,
+    Units)
 
 TRIES = 5
 # SuperSlab headers read at once.
@@ -218,6 +219,21 @@ class Reader:
             self.heaps.append(heap)
             address = heap["next"]
         self.read_bodies()
+        self.read_scopes()
+
+    def read_scopes(self) -> None:
+        """Reads the scopes of all heaps that have one. A library without scopes has none."""
+        self.scopes: dict[int, Scope] = {}  # by the heap's id
+        heaps = [heap for heap in self.heaps if heap.get("scope") and self.in_metadata(heap["scope"])]
+        if not heaps:
+            return
+        names = ("number", "live", "cap", "peak", "refused")
+        picker, name = self.descriptor.picker("scope", *names), self.descriptor.fields["scope.name"]
+        records = self.memory.read_many([(heap["scope"], self.descriptor.types["scope"]) for heap in heaps])
+        for heap, record in zip_strict(heaps, records):
+            number, *figures = next(iter(picker.rows(record)))
+            text = record[name.offset:name.end].split(b"\0")[0].decode("ascii", "replace")
+            self.scopes[heap["id"]] = Scope(number, text, heap["id"], *figures)
 
     def read_bodies(self) -> None:
         """Reads each heap's body. A purged one counts as zeros: its counters were added to the departed."""
@@ -458,7 +474,8 @@ class Reader:
             foreign_slots=self.foreign,
             block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
             metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
-            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
+            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
+            scopes=list(self.scopes.values()))
 
     def tier(self, mask: int, bucket: int, guards: int) -> int:
         """Returns the index in TIERS of a SuperSlab with these units free, some of which are guard units."""
@@ -567,11 +584,13 @@ class Reader:
         for heap in reversed(self.heaps):
             kind, state, number = kinds.get(heap["kind"], "?"), states.get(heap["state"], "lost"), heap["id"]
             tid = heap["thread_id"] if (kind, state) == ("thread", "live") else None
+            name = (f"scope {self.scopes[number].name}" if number in self.scopes
+                    else name_of(tid) if tid and name_of else "")
             data = self.bodies.get(heap["address"], nothing)
             stocks = [count for count, in stock.rows(data[warm.offset:warm.end])]
             counters = self.descriptor.unpack("heap_counters", data[place.offset:place.end])
             found.append(Thread(
-                number, kind, state, tid, name_of(tid) if tid and name_of else "", slabs[number], slab_bytes[number],
+                number, kind, state, tid, name, slabs[number], slab_bytes[number],
                 live[number], self.cached_by.get(heap["address"], 0), sum(stocks), heap["pending_count"], counters,
                 heap["address"]))
         return found
@@ -606,7 +625,7 @@ def as_dict(shot: Snapshot, superslabs: bool = False) -> dict[str, object]:
             "classes": [asdict(row) for row in shot.classes],
             "threads": [asdict(row) | {"address": f"{row.address:#x}"} for row in shot.threads],
             "pools": [asdict(row) for row in shot.pools], "block_pools": [asdict(row) for row in shot.block_pools],
-            "huge": [asdict(row) for row in shot.huge]}
+            "huge": [asdict(row) for row in shot.huge], "scopes": [asdict(row) for row in shot.scopes]}
     if superslabs:
         made["superslabs"] = [asdict(row) for row in shot.superslabs]
     return made

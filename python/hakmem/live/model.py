@@ -70,6 +70,19 @@ class SizeClass:
 
 
 @dataclass
+class Scope:
+    """A scope (include/hakmem/scope.h): a tenant with a heap of its own."""
+
+    number: int
+    name: str
+    heap: int  # the heap's id
+    live_bytes: int  # with the scopes below it
+    cap_bytes: int  # 0: none
+    peak_bytes: int
+    refused: int  # allocations
+
+
+@dataclass
 class Thread:
     """One heap, and the thread it serves."""
 
@@ -77,7 +90,7 @@ class Thread:
     kind: str  # thread, house, first_class, profile, shared
     state: str  # live, orphan, unused
     tid: int | None  # of a live thread's heap
-    name: str  # of the thread
+    name: str  # of the thread, or of the scope that has the heap
     slabs: int
     slab_bytes: int
     live_bytes: int  # of blocks of its slabs that are in no cache
@@ -236,6 +249,7 @@ class Snapshot:
     slots_end: int = 0  # the number behind the last slot that is mapped
     foreign_slots: list[int] = field(default_factory=list)  # numbers of slots that somebody else's mapping lies in
     hardened: bool = False  # by libhakmem-secure, or by a setting that earlier versions had
+    scopes: list[Scope] = field(default_factory=list)
 
     def withheld(self, class_id: int) -> int:
         """Returns the blocks of each slab of the class that are never handed out, as bits: a hardened process withholds

@@ -15,7 +15,7 @@ from hakmem.phrases import capital
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from hakmem.live.model import BlockPool, Pool, SizeClass, Snapshot, Thread, Totals
+    from hakmem.live.model import BlockPool, Pool, Scope, SizeClass, Snapshot, Thread, Totals
 
 NUMBERS = {
     "huge_blocks": "Live blocks above 1 MiB",
@@ -44,6 +44,7 @@ class Figures(Protocol):
     threads: list[Thread]
     pools: list[Pool]
     block_pools: list[BlockPool]
+    scopes: list[Scope]
 
 
 class Snapshots:
@@ -72,6 +73,9 @@ class Snapshots:
         yield from self.rows("heap", "heap", lambda shot: [(str(row.heap), row) for row in shot.threads], {
             "slabs": "Slabs owned", "live_bytes": "Live bytes in its slabs",
             "cached_bytes": "Bytes in its thread's cache"})
+        yield from self.rows("scope", "scope", scopes, {
+            "live_bytes": "Bytes of live blocks, with the scopes below it", "cap_bytes": "Its cap in bytes; 0: none",
+            "peak_bytes": "The most bytes that were live", "refused": "Allocations that its cap refused"})
         yield from self.rows("pool", "pool", lambda shot: [(row.name, row) for row in shot.block_pools], POOLS)
         yield self.superslab_units()
         for name in sorted({name for _, shot in self.shots for row in shot.classes for name in row.counters}):
@@ -110,6 +114,14 @@ class Snapshots:
                 for label_value, row in rows_of(shot):
                     family.add_metric([*key, label_value], getattr(row, column))
             yield family
+
+
+def scopes(shot: Snapshot) -> Iterator[tuple[str, Scope]]:
+    """Yields each scope with a label of its own: the name, with the number behind one that came before."""
+    seen = set()
+    for row in shot.scopes:
+        yield f"{row.name} {row.number}" if row.name in seen else row.name, row
+        seen.add(row.name)
 
 
 def prometheus_text(shot: Snapshot) -> str:

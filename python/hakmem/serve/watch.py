@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
-from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
+from hakmem.live.model import BlockPool, Pool, Scope, SizeClass, Thread, Totals
 from hakmem.live.sample import rates
 from hakmem.serve.metrics import Subject
 from hakmem.serve.target import Target
@@ -56,6 +56,7 @@ class Shot:
     threads: list[Thread]
     pools: list[Pool]
     block_pools: list[BlockPool]
+    scopes: list[Scope]
 
 
 class Seen:
@@ -70,7 +71,8 @@ class Seen:
             **{name: told[name] for name in ("time", "pid", "command", "version", "counters")},
             totals=Totals(**told["totals"]), classes=[SizeClass(**row) for row in told["classes"]],
             threads=[Thread(**row) for row in told["threads"]], pools=[Pool(**row) for row in told["pools"]],
-            block_pools=[BlockPool(**row) for row in told["block_pools"]])
+            block_pools=[BlockPool(**row) for row in told["block_pools"]],
+            scopes=[Scope(**row) for row in told["scopes"]])
 
 
 class Watches:
