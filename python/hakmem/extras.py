@@ -10,8 +10,6 @@ from pathlib import Path
 
 import click
 
-from hakmem.paths import PACKAGE
-
 # Where a package of the system has this module, and by extra the packages of Debian and of PyPI.
 SYSTEM = Path("/usr/lib/hakmem")
 DEBIAN = {"serve": "python3-aiohttp", "trace": "python3-numpy", "leaks": "python3-numpy"}
@@ -33,6 +31,6 @@ def extra(name: str, what: str) -> Iterator[None]:
 
 def how_to_get(name: str) -> str:
     """Returns how the packages of an extra are installed: by apt where Debian installed this command and has them."""
-    if PACKAGE.is_relative_to(SYSTEM) and name in DEBIAN:
+    if Path(__file__).resolve().is_relative_to(SYSTEM) and name in DEBIAN:
         return f"apt-get install {DEBIAN[name]}"
     return f"pip install {PYPI[name]}"
