@@ -12,6 +12,7 @@ import click
 
 from hakmem import streams
 from hakmem.clean import clean_lines
+from hakmem.paths import COMMAND
 from hakmem.version import NAME, version
 
 # {subcommand: "module:function"}. Only the subcommand itself pays for its module's imports (charts, tables).
@@ -46,6 +47,8 @@ LISTED = {
     "The command": ("completion", "help"),
 }
 SUMMARY_MOST = 160  # characters of a command's line
+# They measure HAKMEM itself, with what a checkout has.
+CHECKOUT_ONLY = ("bench", "peers")
 # What `hakmem help developer` lists.
 DEVELOPER = ("bench", "peers", "trace")
 # Does a part of `hakmem analyze`. Help and completion do not offer it.
@@ -82,7 +85,8 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of the subcommands that completion offers."""
-        return [*(name for name in COMMANDS if name not in VIEWS and name != ALIAS), *checkout_commands()]
+        hidden = {*VIEWS, ALIAS, *(CHECKOUT_ONLY if COMMAND == NAME else ())}
+        return [*(name for name in COMMANDS if name not in hidden), *checkout_commands()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes what LISTED has."""
@@ -103,6 +107,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports and returns a subcommand."""
+        if cmd_name in CHECKOUT_ONLY and COMMAND == NAME:
+            return None
         if cmd_name not in COMMANDS:
             return checkout_commands().get(cmd_name)
         module, _, function = COMMANDS[cmd_name].partition(":")
@@ -115,6 +121,9 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if args[0] in CHECKOUT_ONLY:
+                raise click.UsageError(f"{args[0]} is a command of HAKMEM's checkout: ./hakmem {args[0]}",
+                                       ctx) from error
             import difflib
 
             alike = difflib.get_close_matches(args[0], [*COMMANDS, *checkout_commands()])

@@ -1,11 +1,20 @@
-"""Packages that a few commands need beyond the base installation: the extras of pyproject.toml."""
+"""Packages that a few commands need beyond the base installation: the extras of pyproject.toml.
+
+No registry has hakmem, so a hint names the packages themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
+
+# Where a package of the system has this module, and by extra the packages of Debian and of PyPI.
+SYSTEM = Path("/usr/lib/hakmem")
+DEBIAN = {"serve": "python3-aiohttp", "trace": "python3-numpy", "leaks": "python3-numpy"}
+PYPI = {"top": "rich textual", "serve": "aiohttp", "trace": "numpy", "leaks": "numpy",
+        "report": "altair vl-convert-python"}
 
 
 @contextmanager
@@ -17,4 +26,11 @@ def extra(name: str, what: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package == "hakmem":
             raise
-        raise click.ClickException(f"{what} needs the Python package {package}: pip install 'hakmem[{name}]'") from None
+        raise click.ClickException(f"{what} needs the Python package {package}: {how_to_get(name)}") from None
+
+
+def how_to_get(name: str) -> str:
+    """Returns how the packages of an extra are installed: by apt where Debian installed this command and has them."""
+    if Path(__file__).resolve().is_relative_to(SYSTEM) and name in DEBIAN:
+        return f"apt-get install {DEBIAN[name]}"
+    return f"pip install {PYPI[name]}"

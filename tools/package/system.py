@@ -1,4 +1,5 @@
-"""libhakmem0, libhakmem-dev, hakmem and hakmem-serve, for the system's package manager: .deb and .rpm, x86-64 and aarch64.
+"""libhakmem0, libhakmem-dev, hakmem and hakmem-serve (.deb only), for the system's package manager: .deb and .rpm,
+x86-64 and aarch64.
 
 Both formats hold the same files, staged here from the results of the kinds "libraries" and "wheels". The folder of
 libraries and some of the documentation differ. The recipes are in packaging/deb and packaging/rpm, other installed

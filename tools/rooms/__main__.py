@@ -5,7 +5,7 @@
   sudo python3 tools/rooms --user --suite trixie                as a user without root; the tools are there
   sudo python3 tools/rooms --confined -- ./hakmem test -R unit  in a container without rights
   sudo python3 tools/rooms --blank                              the checkout's path holds a blank
-  sudo python3 tools/rooms --packages dist -- sh tools/rooms/installed.sh        its packages, as README.md installs them
+  sudo python3 tools/rooms --packages dist -- sh tools/rooms/installed.sh        the packages in dist/
   sudo python3 tools/rooms -- sh -c 'git clone -q . ../b; (cd ../b; ./hakmem test) & ./hakmem test; wait $!'
 
 A room is a new folder with debootstrap's minbase, git and ca-certificates, and a clone of the checkout's last commit:

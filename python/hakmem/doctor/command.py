@@ -105,8 +105,8 @@ def check_departure(memory: ProcessMemory) -> list[Finding]:
         when = departure_of(memory)
     except LiveError:
         return []
-    return [Finding("note" if when.who == BY_CALLS else "ok", "purging", when.text(),
-                    f"hakmem look {getattr(memory, 'pid', 'PID')} --explain says how much waits" if when.who == BY_CALLS else "")]
+    more = f"hakmem look {memory.pid} --explain says how much waits" if when.who == BY_CALLS else ""
+    return [Finding("note" if when.who == BY_CALLS else "ok", "purging", when.text(), more)]
 
 
 def judge_values(options: dict[str, str]) -> list[Finding]:

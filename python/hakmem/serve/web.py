@@ -75,8 +75,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
             raise
         text, allow = error.text or error.reason, None
         if error.status == 404 and not isinstance(error, NoSuchProcess):
-            text = f"there is nothing at {clean(request.path, SHOWN)}; there are /, /metrics, /api/processes, /api/snapshot/PID, " \
-                   "/api/history/PID, /api/profile/PID, /map/PID, /flame/PID and /debug/pprof/"
+            text = f"there is nothing at {clean(request.path, SHOWN)}; there are /, /metrics, /api/processes, " \
+                   "/api/snapshot/PID, /api/history/PID, /api/profile/PID, /map/PID, /flame/PID and /debug/pprof/"
         elif error.status == 405:
             text = f"{clean(request.method, SHOWN)} is not for {clean(request.path, SHOWN)}: GET is"
             allow = {"Allow": "GET, HEAD"}

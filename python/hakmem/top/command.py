@@ -12,7 +12,7 @@ import click
 
 from hakmem import writing
 from hakmem.apart import in_thread
-from hakmem.extras import extra
+from hakmem.extras import extra, how_to_get
 from hakmem.live.memory import LiveError
 from hakmem.live.sample import Sample, Sampler, rates
 from hakmem.parameters import File, Range
@@ -140,7 +140,7 @@ def watch_plainly(sampler: Sampler, first: Sample, interval: float) -> None:
     try:
         while True:
             frame = Frame()
-            frame.print("Ctrl-C ends. Keys, sorting and more tables: pip install 'hakmem[top]'")
+            frame.print(f"Ctrl-C ends. Keys, sorting and more tables: {how_to_get('top')}")
             print_sample(frame, sample, rates(before, sample))
             frame.show()
             # Looking takes at most a quarter of the time.

@@ -63,8 +63,8 @@ ELSEWHERE = ("x86_64-pc-windows-gnu", "x86_64-apple-darwin")
 @pytest.mark.parametrize("target", ELSEWHERE)
 def test_elsewhere_it_is_the_systems_allocator(crates, tmp_path, target):
     """A crate for all systems can depend on it."""
-    libraries = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], capture_output=True, text=True,
-                               check=False).stdout.strip()
+    libraries = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], capture_output=True,
+                               text=True, check=False).stdout.strip()
     if not libraries or not list(Path(libraries).glob("libstd-*")):
         pytest.skip(f"Rust's library for {target} is not installed: rustup target add {target}")
     (tmp_path / "src").mkdir()
