@@ -116,7 +116,7 @@ class Snapshots:
             yield family
 
 
-def scopes(shot: Snapshot) -> Iterator[tuple[str, Scope]]:
+def scopes(shot: Figures) -> Iterator[tuple[str, Scope]]:
     """Yields each scope with a label of its own: the name, with the number behind one that came before."""
     seen = set()
     for row in shot.scopes:
