@@ -117,7 +117,7 @@ int front_scope_enter(struct scope *scope)
     /* A cache makes the thread's end known, which leaves the scope. */
     if (cache_scope() == NULL && thread_cache_get() == NULL)
         return cache_own_offset() == WINDOW_RETIRED_CACHE ? ENOTSUP : ENOMEM;
-    return within_enter(scope) ? 0 : E2BIG;
+    return within_enter(scope);
 }
 
 int front_scope_destroy(struct scope *scope, bool free_blocks)

@@ -10,8 +10,9 @@
 
 #define WITHIN_MOST 16u
 
-/* Call for a thread that has a cache, or may have one. False: it is in WITHIN_MOST already. */
-HAK_HIDDEN bool within_enter(struct scope *scope);
+/* Call for a thread that has a cache, or may have one, and holds no lock. Returns 0, E2BIG if it is in WITHIN_MOST
+ * already, or ENOMEM. */
+HAK_HIDDEN int within_enter(struct scope *scope);
 
 /* Leaves the innermost entry of the scope, and what was entered after it. False: there is none. */
 HAK_HIDDEN bool within_leave(struct scope *scope);

@@ -34,7 +34,7 @@ def test_scopes_have_names_and_figures(program):
     names = {row.heap: row.name for row in shot.threads}
     assert {names[row.heap] for row in shot.scopes} == {"scope alice", "scope bob"}
     found = {(sample.name, sample.labels["scope"]): sample.value
-             for family in text_string_to_metric_families(prometheus_text([shot]))
+             for family in text_string_to_metric_families(prometheus_text(shot))
              for sample in family.samples if "scope" in sample.labels}
     assert found["hakmem_scope_live_bytes", "bob"] == scopes["bob"].live_bytes
     assert found["hakmem_scope_refused", "alice"] == 2
