@@ -187,7 +187,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     else if (HAK_UNLIKELY(superslab->prewarmed))
         shared_pool_end_prewarmed(superslab);
     slab->zero = (slot->touched & mask) == 0;
-    slab->populated = slab->zero && (slot->touched & mask) != 0;
+    slab->populated = false;
     slab->dense = (slot->touched & mask) != 0 && (superslab->dense & slot->touched & mask) != 0;
     if (HAK_SECURE)
         slab->unclean = (slot->touched & mask) != 0 && (superslab->unclean & slot->touched & mask) != 0;
