@@ -150,6 +150,7 @@ REAL = {
     "redis-contents": (("redis-server", "redis-benchmark", "redis-cli"), "process/programs/test_programs_redis.py"),
     "rust-go-node": (("cargo", "go", "node"), "process/programs/soak_languages.py"),
     "serve": ((), "tools/serve/soak_serve.py"),
+    "serve-fleet": (("prometheus", "promtool", "go"), "tools/serve/soak_fleet.py"),
     "stress-ng": (("stress-ng",), "process/programs/soak_stress_ng.py"),
 }
 

@@ -41,10 +41,10 @@ def test_every_document_is_in_the_index():
 
 def test_pages_for_users_stay_few():
     """Generated pages do not count, nor does docs/dev/, nor a picture's or a table's marks."""
-    made = {"docs/classes.md", "docs/options.md"}
+    made = {"docs/classes.md", "docs/options.md", "docs/why.md"}
     pages = [name for name in documents.all_names() if not name.startswith("docs/dev/") and name not in made]
     words = sum(bool(re.search(r"\w", word)) for name in pages for word in documents.read(name).text.split())
-    assert len(pages) <= 26 and words <= 35_000
+    assert len(pages) <= 25 and words <= 35_000
 
 
 # ---- The library's options ----

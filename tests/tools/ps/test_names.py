@@ -79,13 +79,16 @@ def test_every_command_takes_a_name(waiting, library, tmp_path):
     assert drawn.status == 0 and str(process.pid) in (tmp_path / "map.html").read_text()
 
 
-def test_a_file_comes_before_a_process(waiting, library, tmp_path, monkeypatch):
+def test_a_profile_comes_before_a_process(waiting, library, tmp_path, monkeypatch):
     process = waiting(own("heap"), library)
     (tmp_path / "there").mkdir()
-    (tmp_path / "there" / own("heap")).touch()
-    monkeypatch.chdir(tmp_path / "there")
-    result = hakmem("heap", own("heap"))
-    result.says(1, own("heap"))
+    file = tmp_path / "there" / own("heap")
+    monkeypatch.chdir(file.parent)
+    file.touch()  # such as the program itself
+    hakmem("heap", file.name).says(1, str(process.pid))
+    file.write_bytes(b"\x1f\x8b")  # a profile that was cut off
+    result = hakmem("heap", file.name)
+    result.says(1, file.name)
     assert str(process.pid) not in result.stderr
 
 

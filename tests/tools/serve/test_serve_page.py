@@ -279,8 +279,8 @@ def test_rss_by_site(browser, compiled, library):
                 if pictures := os.environ.get("HAKMEM_PICTURES"):
                     browser.save_screenshot(f"{pictures}/serve-why-{scheme}.png")
             by_name = {row[0]: row for row in cells(browser, "why-sites")}
-            assert by_name["pin"][4] == slabs
-            assert by_name["half"][5] == "16.0 MiB" and by_name["rounded"][2] == "119 KiB"
+            assert by_name["pin"][5] == slabs
+            assert by_name["half"][6] == "16.0 MiB" and by_name["rounded"][2] == "119 KiB"
             last = cells(browser, "why-chain")[-1]
             assert "Rss" in last[0] and last[2] == "100.0 %"
             assert script(browser, "return document.documentElement.scrollWidth <= window.innerWidth")
