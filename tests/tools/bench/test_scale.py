@@ -19,8 +19,8 @@ def test_bundle_runs_elsewhere(tmp_path):
                    stdout=subprocess.DEVNULL)
     with tarfile.open(bundle) as packed:
         packed.extractall(tmp_path)
-    said = subprocess.run([sys.executable, tmp_path / "scale/run.py", "--threads", "1,2", "--rounds", "1", "--out", results],
-                          check=True, capture_output=True, text=True, env=blackbox.environment()).stdout
+    words = [sys.executable, tmp_path / "scale/run.py", "--threads", "1,2", "--rounds", "1", "--out", results]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, env=blackbox.environment()).stdout
     rows = list(csv.DictReader(results.open()))
     drivers = {row["driver"] for row in rows}
     assert {(row["driver"], row["threads"], row["allocator"]) for row in rows if row["ops_per_s"].isdigit()} == {
