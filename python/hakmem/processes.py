@@ -131,7 +131,7 @@ def on_hakmem(processes: list[Process]) -> list[Process]:
     from hakmem.apart import in_steps
     from hakmem.live.descriptor import runs_hakmem
 
-    known: dict[tuple[str, int, str], bool] = {}
+    known: dict[tuple[str, int, str, int], bool] = {}
     return [
         process for process, runs in in_steps(lambda process: runs_hakmem(process.pid, known), processes, LOOK_SECONDS,
                                               SPACE_MOST) if runs is True

@@ -241,14 +241,14 @@ def mapped_files(memory: MappedMemory) -> Iterable[list[Mapping]]:
     return files.values()
 
 
-def may_serve(memory: MappedMemory, known: dict[tuple[str, int, str], bool]) -> bool:
+def may_serve(memory: MappedMemory, known: dict[tuple[str, int, str, int], bool]) -> bool:
     """Returns whether a file whose code the process runs has a descriptor, so that find() is worth its time. `known`
-    remembers which files have one, from process to process."""
+    remembers which files have one, from process to process, as far as they were mapped: a loader may be at work."""
     left = SEARCH_MOST
     for mappings in mapped_files(memory):
         if not any("x" in mapping.flags for mapping in mappings):
             continue
-        key = (mappings[0].device, mappings[0].inode, mappings[0].path)
+        key = (mappings[0].device, mappings[0].inode, mappings[0].path, extent(mappings))
         if key not in known:
             left -= extent(mappings)
             if left < 0:
@@ -264,7 +264,7 @@ def may_serve(memory: MappedMemory, known: dict[tuple[str, int, str], bool]) -> 
     return False
 
 
-def runs_hakmem(pid: int, known: dict[tuple[str, int, str], bool]) -> bool:
+def runs_hakmem(pid: int, known: dict[tuple[str, int, str, int], bool]) -> bool:
     """Returns whether a process visibly runs on HAKMEM. False also if it may not be read or has ended."""
     try:
         return may_serve(ProcessMemory(pid), known)

@@ -56,7 +56,7 @@ def figures(row: Row, memory: ProcessMemory) -> None:
     row.live, row.reclaimable = totals.live, max(0, totals.retained - totals.purged)
 
 
-def look_at(process: Process, known: dict[tuple[str, int, str], bool]) -> dict[str, Any] | str | None:
+def look_at(process: Process, known: dict[tuple[str, int, str, int], bool]) -> dict[str, Any] | str | None:
     """Returns the row of a process as a dictionary; None if it does not run on HAKMEM, "unseen" if it may not be
     read."""
     row = Row(process.pid, process.name, process.command)
@@ -80,7 +80,7 @@ def look_at(process: Process, known: dict[tuple[str, int, str], bool]) -> dict[s
 def survey() -> Survey:
     """Returns the Survey of all processes in /proc except this one."""
     rows: list[Row] = []
-    known: dict[tuple[str, int, str], bool] = {}
+    known: dict[tuple[str, int, str, int], bool] = {}
     unseen = 0
     processes = [process for process in all_processes() if process.pid != os.getpid()]
     for process, found in in_steps(lambda process: look_at(process, known), processes, SECONDS, SPACE_MOST):

@@ -43,7 +43,8 @@ class Row(Seen):
 
     def __init__(self, pid: int, told: dict[str, Any]) -> None:
         place, self.begun = told.pop("place"), told.pop("begun")
-        super().__init__({**told, "pid": pid, "classes": [], "threads": [], "pools": [], "block_pools": []})
+        super().__init__({**told, "pid": pid, "classes": [], "threads": [], "scopes": [], "pools": [],
+                          "block_pools": []})
         self.pid, self.problem = pid, ""
         self.key = (place["unit"], place["container"], place["pod"], self.shot.command)
         self.group: tuple[str, ...] = self.key

@@ -17,8 +17,10 @@ from hakmem.serve.places import Place, place_of, within
 if TYPE_CHECKING:
     from hakmem.serve.otlp import Changes
 
-# A process without HAKMEM is searched again after this many seconds, because dlopen() may have loaded it.
+# A process without HAKMEM is searched again once it is twice as old, or after this many seconds: when it was searched
+# first, its loader may have been at work, and dlopen() may load HAKMEM later.
 AGAIN_SECONDS = 300
+TICKS = os.sysconf("SC_CLK_TCK")
 STARTED, FIELDS = 19, 20  # the place of the start time among the fields of /proc/PID/stat, and how many are needed
 UNSEEN: dict[str, object] = {"unseen": True}
 
@@ -30,7 +32,7 @@ class Known:
     begun: int
     image: tuple[int, int]
     sampler: Sampler | None
-    searched: float
+    search_at: float
 
 
 class Survey:
@@ -40,7 +42,7 @@ class Survey:
 
     def __init__(self) -> None:
         self.known: dict[int, Known] = {}
-        self.files: dict[tuple[str, int, str], bool] = {}
+        self.files: dict[tuple[str, int, str, int], bool] = {}
         self.stop_at = 0.0
         self.changes: Changes | None = None
 
@@ -94,7 +96,7 @@ class Survey:
                     return {"later": True}
                 self.goes_on = time.process_time() < self.stop_at
                 return self.looked(known.sampler, place)
-            if time.monotonic() < known.searched + AGAIN_SECONDS:
+            if time.monotonic() < known.search_at:
                 return {}
         return self.first_look(pid, begun, image, place)
 
@@ -107,7 +109,8 @@ class Survey:
             return UNSEEN
         except LiveError:
             return {}
-        self.known[pid] = Known(begun, image, found, time.monotonic())
+        age = max(time.clock_gettime(time.CLOCK_BOOTTIME) - begun / TICKS, 0)
+        self.known[pid] = Known(begun, image, found, time.monotonic() + min(age, AGAIN_SECONDS))
         return self.looked(found, place) if found else {}
 
     def looked(self, sampler: Sampler, place: Place) -> dict[str, object]:

@@ -5,8 +5,11 @@ import ctypes
 import gzip
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 
+import blackbox
 import busy as programs
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -16,6 +19,7 @@ from serving import COMMAND, serving, until
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.serve.fleet import GROUPS_MOST, Fleet
 from hakmem.serve.places import place_of
+from hakmem.serve.survey import Survey
 
 CAPBSET_DROP, SYS_PTRACE = 24, 19  # linux/prctl.h, linux/capability.h
 ID = "0123456789abcdef" * 4
@@ -76,6 +80,33 @@ def test_processes_come_grow_and_go(named, library):
             until(lambda: value(server, "hakmem_slabs_carved_total", **name) > carved, "what one does counts")
         until(lambda: value(server, "hakmem_processes", **name) is None, "the end of all")
         assert server.get(f"api/snapshot/{first.pid}")[0] in (200, 404, 410, 503)
+
+
+# A process that has mapped the first part of the library, and maps all of it when it reads a line.
+LOADING = """
+import ctypes, mmap, sys
+with open(sys.argv[1], "rb") as file:
+    part = mmap.mmap(file.fileno(), mmap.PAGESIZE, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+print(flush=True)
+input()
+ctypes.CDLL(sys.argv[1]).hak_malloc(100)
+print(flush=True)
+input()
+"""
+
+
+def test_a_process_that_was_loading_is_searched_again(library):
+    survey = Survey()
+    survey.do_begin(1e9, "/", [])
+    with subprocess.Popen([sys.executable, "-c", LOADING, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=blackbox.environment()) as process:
+        process.stdout.readline()
+        assert "totals" not in survey.do_look(process.pid)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        until(lambda: "totals" in survey.do_look(process.pid), "HAKMEM")
+        process.communicate(b"\n")
 
 
 def test_openmetrics_and_bounded_labels(busy):
