@@ -17,7 +17,7 @@
 
 HAK_DATA_HERE _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 HAK_DATA_HERE _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
-HAK_DATA_HERE _Thread_local struct cache_scope hak_cache_scope __attribute__((tls_model("initial-exec")));
+HAK_DATA_HERE _Thread_local struct cache_scope *hak_cache_scope __attribute__((tls_model("initial-exec")));
 
 /* A bin starts at first_limit blocks and doubles; where threads share heaps (O8), at no more than this many bytes. */
 #define BIN_FIRST_SHARED 1024u

@@ -119,15 +119,17 @@ struct cache_scope { /* T9 */
     struct scope *scope; /* pool/scope.h */
     uintptr_t kept;      /* hak_cache_offset outside the scope */
 };
-HAK_DATA _Thread_local struct cache_scope hak_cache_scope __attribute__((tls_model("initial-exec")));
+/* NULL until the thread enters a scope (front/within.c). A pointer, because static thread-local storage is short for a
+ * library that dlopen loads. */
+HAK_DATA _Thread_local struct cache_scope *hak_cache_scope __attribute__((tls_model("initial-exec")));
 
-HAK_INLINE struct scope *cache_scope(void) { return hak_cache_scope.scope; }
+HAK_INLINE struct scope *cache_scope(void) { return hak_cache_scope ? hak_cache_scope->scope : NULL; }
 
 /* These two alone move a thread to another cache: to its own one, or away from it. Operators follow after one miss. */
 HAK_INLINE void cache_set_current(uintptr_t offset)
 {
     if (cache_scope()) {
-        hak_cache_scope.kept = offset;
+        hak_cache_scope->kept = offset;
         return;
     }
     hak_operator_offset = 0;
@@ -138,12 +140,12 @@ HAK_INLINE void cache_set_scope(struct scope *scope)
     bool inside = cache_scope() != NULL;
 
     if (scope && !inside) {
-        hak_cache_scope.kept = hak_cache_offset;
+        hak_cache_scope->kept = hak_cache_offset;
         cache_set_current(WINDOW_RETIRED_CACHE);
     }
-    hak_cache_scope.scope = scope;
+    hak_cache_scope->scope = scope;
     if (!scope && inside)
-        cache_set_current(hak_cache_scope.kept);
+        cache_set_current(hak_cache_scope->kept);
 }
 
 HAK_INLINE struct thread_cache *cache_current(void)
@@ -152,7 +154,7 @@ HAK_INLINE struct thread_cache *cache_current(void)
 }
 
 /* The thread's own cache, also in a scope. */
-HAK_INLINE uintptr_t cache_own_offset(void) { return cache_scope() ? hak_cache_scope.kept : hak_cache_offset; }
+HAK_INLINE uintptr_t cache_own_offset(void) { return cache_scope() ? hak_cache_scope->kept : hak_cache_offset; }
 HAK_INLINE struct thread_cache *cache_own(void)
 {
     return (struct thread_cache *)(window_base() + cache_own_offset());

@@ -5,16 +5,18 @@
 #include "pool/registry.h"
 #include "superslab/metadata.h"
 
-/* A thread's record, from its first entry to its end. It is no thread-local storage, which is short for a library that
- * dlopen loads. A signal handler may run between any two statements here. It leaves what it enters, and then this is
- * as before. */
+/* A thread's record, from its first entry to its end: hak_cache_scope leads to it. A signal handler may run between any
+ * two statements here. It leaves what it enters, and then this is as before. */
 struct within {
+    struct cache_scope in_force; /* the first member */
     struct scope *entered[WITHIN_MOST];
     unsigned depth;
     struct within *next_unused;
 };
-static _Thread_local struct within *within __attribute__((tls_model("initial-exec")));
 static struct within *unused; /* of threads that ended; under registry.lock */
+
+/* The calling thread's record, or NULL. */
+static struct within *own_record(void) { return (struct within *)hak_cache_scope; }
 
 static struct within *take_record(void)
 {
@@ -27,8 +29,10 @@ static struct within *take_record(void)
     else
         record = metadata_allocate(sizeof *record, _Alignof(struct within));
     lock_release(&registry.lock);
-    if (record)
+    if (record) {
+        record->in_force = (struct cache_scope){ 0 };
         record->depth = 0;
+    }
     return record;
 }
 
@@ -43,22 +47,30 @@ static void give_back(struct within *record)
 /* Makes sure that the thread has a record. False: memory is out. */
 static bool has_record(void)
 {
-    struct within *none = NULL, *made;
+    struct cache_scope *none = NULL;
+    struct within *made;
 
-    if (within)
+    if (own_record())
         return true;
     made = take_record();
-    if (made && !__atomic_compare_exchange_n(&within, &none, made, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (made && !__atomic_compare_exchange_n(&hak_cache_scope, &none, &made->in_force, false, __ATOMIC_SEQ_CST,
+                                             __ATOMIC_SEQ_CST))
         give_back(made); /* a signal handler made one */
-    return within != NULL;
+    return own_record() != NULL;
 }
 
-static void set_innermost(void) { cache_set_scope(within->depth ? within->entered[within->depth - 1] : NULL); }
+static void set_innermost(const struct within *within)
+{
+    cache_set_scope(within->depth ? within->entered[within->depth - 1] : NULL);
+}
 
 int within_enter(struct scope *scope)
 {
+    struct within *within;
+
     if (!has_record())
         return ENOMEM;
+    within = own_record();
     if (within->depth == WITHIN_MOST)
         return E2BIG;
     if (scope)
@@ -66,21 +78,22 @@ int within_enter(struct scope *scope)
     within->entered[within->depth] = scope;
     atomic_signal_fence(memory_order_seq_cst); /* Release: to a signal handler */
     within->depth++;
-    set_innermost();
+    set_innermost(within);
     return 0;
 }
 
-static void leave_innermost(void)
+static void leave_innermost(struct within *within)
 {
     struct scope *scope = within->entered[--within->depth];
 
-    set_innermost();
+    set_innermost(within);
     if (scope)
         atomic_fetch_sub(&scope->threads, 1);
 }
 
 bool within_leave(struct scope *scope)
 {
+    struct within *within = own_record();
     unsigned depth = within ? within->depth : 0;
 
     while (depth > 0 && within->entered[depth - 1] != scope)
@@ -88,24 +101,26 @@ bool within_leave(struct scope *scope)
     if (depth == 0)
         return false;
     while (within->depth >= depth)
-        leave_innermost();
+        leave_innermost(within);
     return true;
 }
 
 void within_end(void)
 {
-    struct within *record = within;
+    struct within *within = own_record();
 
-    if (record == NULL)
+    if (within == NULL)
         return;
-    while (record->depth)
-        leave_innermost();
-    within = NULL;
-    give_back(record);
+    while (within->depth)
+        leave_innermost(within);
+    hak_cache_scope = NULL;
+    give_back(within);
 }
 
 void within_reset_in_child(void)
 {
+    struct within *within = own_record();
+
     scope_reset_in_child();
     for (unsigned i = 0; within && i < within->depth; i++)
         if (within->entered[i])
