@@ -139,12 +139,14 @@ HAK_INLINE void cache_set_scope(struct scope *scope)
 {
     bool inside = cache_scope() != NULL;
 
-    if (scope && !inside) {
+    if (!scope && !inside) /* perhaps without a record */
+        return;
+    if (!inside) {
         hak_cache_scope->kept = hak_cache_offset;
         cache_set_current(WINDOW_RETIRED_CACHE);
     }
     hak_cache_scope->scope = scope;
-    if (!scope && inside)
+    if (!scope)
         cache_set_current(hak_cache_scope->kept);
 }
 

@@ -18,7 +18,7 @@ static struct within *unused; /* of threads that ended; under registry.lock */
 /* The calling thread's record, or NULL. */
 static struct within *own_record(void) { return (struct within *)hak_cache_scope; }
 
-static struct within *take_record(void)
+static struct within *within_make(void)
 {
     struct within *record;
 
@@ -36,7 +36,7 @@ static struct within *take_record(void)
     return record;
 }
 
-static void give_back(struct within *record)
+static void within_give_back(struct within *record)
 {
     lock_acquire(&registry.lock);
     record->next_unused = unused;
@@ -47,15 +47,15 @@ static void give_back(struct within *record)
 /* Makes sure that the thread has a record. False: memory is out. */
 static bool has_record(void)
 {
-    struct cache_scope *none = NULL;
     struct within *made;
 
     if (own_record())
         return true;
-    made = take_record();
-    if (made && !__atomic_compare_exchange_n(&hak_cache_scope, &none, &made->in_force, false, __ATOMIC_SEQ_CST,
-                                             __ATOMIC_SEQ_CST))
-        give_back(made); /* a signal handler made one */
+    made = within_make();
+    if (made && own_record())
+        within_give_back(made); /* a signal handler made one */
+    else if (made)
+        hak_cache_scope = &made->in_force; /* if a handler makes one right now, that is lost, and empty */
     return own_record() != NULL;
 }
 
@@ -114,7 +114,7 @@ void within_end(void)
     while (within->depth)
         leave_innermost(within);
     hak_cache_scope = NULL;
-    give_back(within);
+    within_give_back(within);
 }
 
 void within_reset_in_child(void)
