@@ -135,11 +135,9 @@ static void test_departed(void)
     assert_memory_equal(&before.counters, &after.counters, sizeof before.counters);
     assert_memory_equal(before.classes, after.classes, sizeof before.classes);
     assert_int_equal(after.orphans, 0);
-    for (unsigned i = 0; i < CROWD; i++) {
-        struct heap_body *body = crowd[i]->body;
+    /* What the kernel has of them by now is its own affair: a page may be there again without anybody's touch. */
+    for (unsigned i = 0; i < CROWD; i++)
         assert_int_equal(crowd[i]->body_purged, MEMORY_PURGED);
-        assert_int_equal(core_resident((char *)body, base_align_up(sizeof *body, os_page_size())), 0);
-    }
     /* A purged body works like a new one. */
     make_crowd(CROWD);
     heaps_take_all(crowd[0], CLASS_64, blocks, 1);
