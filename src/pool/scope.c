@@ -6,7 +6,7 @@
 HAK_DATA_HERE struct scope *_Atomic scopes;
 
 static struct scope *unused_scopes; /* under registry.lock */
-static uint64_t numbers;     /* scopes made; under registry.lock */
+static uint64_t numbers;            /* scopes made; under registry.lock */
 
 /* ---- Life ---- */
 

@@ -135,7 +135,7 @@ static void test_departed(void)
     assert_memory_equal(&before.counters, &after.counters, sizeof before.counters);
     assert_memory_equal(before.classes, after.classes, sizeof before.classes);
     assert_int_equal(after.orphans, 0);
-    /* What the kernel has of them by now is its own affair: a page may be there again without anybody's touch. */
+    /* Not by mincore: beside busy loops it told of two pages of a body now and then. */
     for (unsigned i = 0; i < CROWD; i++)
         assert_int_equal(crowd[i]->body_purged, MEMORY_PURGED);
     /* A purged body works like a new one. */
