@@ -13,7 +13,7 @@ struct within {
     unsigned depth;
     struct within *next_unused;
 };
-static struct within *unused; /* of threads that ended; under registry.lock */
+static struct within *unused_withins; /* of threads that ended; under registry.lock */
 
 /* The calling thread's record, or NULL. */
 static struct within *own_record(void) { return (struct within *)hak_cache_scope; }
@@ -23,9 +23,9 @@ static struct within *within_make(void)
     struct within *record;
 
     lock_acquire(&registry.lock);
-    record = unused;
+    record = unused_withins;
     if (record)
-        unused = record->next_unused;
+        unused_withins = record->next_unused;
     else
         record = metadata_allocate(sizeof *record, _Alignof(struct within));
     lock_release(&registry.lock);
@@ -39,8 +39,8 @@ static struct within *within_make(void)
 static void within_give_back(struct within *record)
 {
     lock_acquire(&registry.lock);
-    record->next_unused = unused;
-    unused = record;
+    record->next_unused = unused_withins;
+    unused_withins = record;
     lock_release(&registry.lock);
 }
 

@@ -24,16 +24,16 @@ struct stack_memory {
     struct kept kept[KEPT];    /* most threads touch the memory of few */
 };
 
-static struct stack_memory *unused; /* under profile_lock */
+static struct stack_memory *unused_stacks; /* under profile_lock */
 
 static struct stack_memory *memory_of(struct stack_memory **memory)
 {
     if (memory == NULL || *memory != NULL)
         return memory ? *memory : NULL;
     lock_acquire(&profile_lock);
-    if (unused) {
-        *memory = unused;
-        unused = unused->next;
+    if (unused_stacks) {
+        *memory = unused_stacks;
+        unused_stacks = unused_stacks->next;
     }
     lock_release(&profile_lock);
     if (*memory == NULL)
@@ -53,8 +53,8 @@ void stack_leave(struct stack_memory **memory)
         mine->starts[i] = NULL; /* the next thread's stack may lie where this one's did */
     mine->steps = (struct steps_stack){ 0 };
     lock_acquire(&profile_lock);
-    mine->next = unused;
-    unused = mine;
+    mine->next = unused_stacks;
+    unused_stacks = mine;
     lock_release(&profile_lock);
 }
 
