@@ -51,15 +51,25 @@ struct slab *heap_pop_warm(struct heap *heap, unsigned number)
     return slab;
 }
 
+/* Empty slabs leave in chains, linked by slab.next: threads of many cores share the pool's lock. */
+static void slab_leaves(struct slab **leaving, struct slab *slab)
+{
+    slab->next = *leaving;
+    *leaving = slab;
+}
+
 void heap_release_warm(struct heap *heap)
 {
+    struct slab *leaving = NULL;
+
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
         struct warm_stock *stock = &heap->body->warm[number];
         while (stock->stack)
-            shared_pool_release(heap_pop_warm(heap, number));
+            slab_leaves(&leaving, heap_pop_warm(heap, number));
         if (stock->budget) /* never write to a purged body */
             stock->budget = 0;
     }
+    heap_let_leave(leaving);
 }
 
 void heap_unlearn_warm(struct heap *heap)
@@ -97,8 +107,8 @@ static bool warm_keeps(struct heap *heap, const struct slab *slab)
     return fits;
 }
 
-/* Gives an empty slab away: to the warm pool, or to the shared pool if enough waits there. */
-static void heap_release_slab(struct heap *heap, struct slab *slab)
+/* Gives an empty slab away: to the warm pool, or to those that leave if enough waits there. */
+static void heap_release_slab(struct heap *heap, struct slab *slab, struct slab **leaving)
 {
     slab_set_page_map(slab, CLASS_NONE);
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
@@ -112,18 +122,18 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
         shared_pool_want_purge();
     } else {
         debug_count_of(COUNT_WARM_RELEASE, slab->class, 1);
-        shared_pool_release(slab);
+        slab_leaves(leaving, slab);
     }
 }
 
 /* ---- Returning ---- */
 
-void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed)
+void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed, struct slab **leaving)
 {
     slab->used -= freed;
     if (slab->used == 0) {
         slab_list_remove(was_full ? &heap->full : &heap->body->available[slab->class], slab);
-        heap_release_slab(heap, slab);
+        heap_release_slab(heap, slab, leaving);
     } else if (was_full && slab->summary) {
         slab_list_remove(&heap->full, slab);
         slab_list_push(&heap->body->available[slab->class], slab);
@@ -167,6 +177,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     struct class_counters *counters = &heap->classes[class];
     const struct size_class *row = &size_classes[class];
     void **at = blocks, **end = blocks + count, **others = blocks;
+    struct slab *leaving = NULL;
     size_t remote, none = 0;
 
     heap_note_slow_path(heap);
@@ -202,13 +213,14 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
                 at += result == SLAB_PUT_DONE;
             }
             if (HAK_LIKELY(at != first))
-                heap_slab_freed(heap, slab, was_full, (uint32_t)(at - first));
+                heap_slab_freed(heap, slab, was_full, (uint32_t)(at - first), &leaving);
         }
         if (HAK_UNLIKELY(result != SLAB_PUT_DONE)) {
             misuse_report(function, *at++, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
             none++;
         }
     }
+    heap_let_leave(leaving);
     remote = (size_t)(others - blocks);
     heap->body->counters.flushes++;
     heap->body->counters.flushed_blocks += count;
@@ -267,21 +279,24 @@ size_t heap_scrub_some(struct heap *heap, size_t unit)
     return unit < window_units() ? unit : 0;
 }
 
-static void heap_release_list(struct heap *heap, struct slab_list *list)
+static void heap_release_list(struct heap *heap, struct slab_list *list, struct slab **leaving)
 {
     while (list->head) {
         struct slab *slab = list->head;
         slab_list_remove(list, slab);
         heap_count_returned(heap, slab->class, slab->used);
         slab->used = 0;
-        heap_release_slab(heap, slab);
+        heap_release_slab(heap, slab, leaving);
     }
 }
 
 void heap_release_all(struct heap *heap)
 {
-    heap_release_list(heap, &heap->full);
+    struct slab *leaving = NULL;
+
+    heap_release_list(heap, &heap->full, &leaving);
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        heap_release_list(heap, &heap->body->available[class]);
+        heap_release_list(heap, &heap->body->available[class], &leaving);
+    heap_let_leave(leaving);
     heap_release_warm(heap);
 }

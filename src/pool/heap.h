@@ -238,8 +238,15 @@ HAK_INLINE void heap_note_slow_path(struct heap *heap)
         atomic_store_explicit(&heap_signals.active, true, memory_order_relaxed);
 }
 
-/* Call when blocks became free in slab.local: takes `freed` off slab.used (H1), and moves the slab (H6, O6). */
-HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed);
+/* Call when blocks became free in slab.local: takes `freed` off slab.used (H1), and moves the slab (H6, O6). If it is
+ * empty and the heap does not keep it, it goes to *leaving; call heap_let_leave with that before the lock's release. */
+HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed,
+                                struct slab **leaving);
+HAK_INLINE void heap_let_leave(struct slab *leaving)
+{
+    if (leaving)
+        shared_pool_release(leaving);
+}
 
 /* Moves a slab between two heaps whose locks are held (O2). */
 HAK_HIDDEN void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab);

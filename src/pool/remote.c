@@ -278,7 +278,7 @@ void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const
 }
 
 /* Moves remote bits into the local map, and takes the announced number. */
-static void remote_collect(struct heap *heap, struct slab *slab)
+static void remote_collect(struct heap *heap, struct slab *slab, struct slab **leaving)
 {
     bool was_full = slab->summary == 0;
     /* Acquire: the marks of this count (M1). Release: pending_next was read (M2). */
@@ -304,12 +304,12 @@ static void remote_collect(struct heap *heap, struct slab *slab)
     }
     heap->body->counters.remote_collected += counted;
     heap_count_returned(heap, slab->class, counted);
-    heap_slab_freed(heap, slab, was_full, counted);
+    heap_slab_freed(heap, slab, was_full, counted, leaving);
 }
 
 size_t remote_drain(struct heap *heap)
 {
-    struct slab *slab;
+    struct slab *slab, *leaving = NULL;
     size_t drained = 0;
 
     CYCLES_PART(CYCLES_DRAIN);
@@ -322,7 +322,7 @@ size_t remote_drain(struct heap *heap)
         drained++;
         debug_count_of(COUNT_MF2_PENDING_DRAINED, slab->class, 1);
         if (HAK_LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap)) {
-            remote_collect(heap, slab);
+            remote_collect(heap, slab, &leaving);
         } else {
             heap->body->counters.pending_requeued++;
             debug_count_of(COUNT_MF2_PENDING_REQUEUED, slab->class, 1);
@@ -330,6 +330,7 @@ size_t remote_drain(struct heap *heap)
         }
         slab = next;
     }
+    heap_let_leave(leaving);
     remote_count_pending(heap, -(int32_t)drained);
     heap->body->counters.pending_drained += drained;
     return drained;
@@ -337,7 +338,7 @@ size_t remote_drain(struct heap *heap)
 
 void remote_free_locked(void *block, const char *function)
 {
-    struct slab *slab = slab_of(block);
+    struct slab *slab = slab_of(block), *leaving = NULL;
     struct heap *owner;
     enum slab_put_result result;
     bool was_full;
@@ -363,7 +364,8 @@ void remote_free_locked(void *block, const char *function)
         owner->body->counters.locked_blocks++;
         debug_count_of(COUNT_MAP_LOCKED, slab->class, 1);
         heap_count_returned(owner, slab->class, 1);
-        heap_slab_freed(owner, slab, was_full, 1);
+        heap_slab_freed(owner, slab, was_full, 1, &leaving);
+        heap_let_leave(leaving);
     }
     lock_release(&owner->lock);
     if (HAK_UNLIKELY(result != SLAB_PUT_DONE))

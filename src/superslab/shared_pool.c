@@ -433,14 +433,12 @@ size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t 
     return taken;
 }
 
-void shared_pool_release(struct slab *slab)
+static void pool_release_run(struct slab *slab, uint32_t now_ms)
 {
     uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = superslab_of(slab);
-    size_t excess;
 
-    lock_acquire(&shared_pool.lock);
     superslab->dense = slab->dense ? superslab->dense | mask : superslab->dense & ~mask;
     if (HAK_SECURE)
         superslab->unclean = slab->unclean ? superslab->unclean | mask : superslab->unclean & ~mask;
@@ -454,10 +452,9 @@ void shared_pool_release(struct slab *slab)
     else
         shared_pool.units_dirty += slab->units;
     shared_pool.units_used -= slab->units;
-    footprint_note_low();
     slot->free |= mask;
     if (!atomic_load_explicit(&shared_pool.stale, memory_order_relaxed))
-        slot->freed_ms = shared_pool_now_ms();
+        slot->freed_ms = now_ms;
     shared_pool_move_bucket(number);
     if (slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0) {
         shared_pool.lru_entered++;
@@ -465,6 +462,21 @@ void shared_pool_release(struct slab *slab)
         if (hak_options.ss_lru_debug)
             base_message("LRU: SuperSlab %u enters, %u are in it", number, shared_pool.dirty_empties);
     }
+}
+
+void shared_pool_release(struct slab *slabs)
+{
+    size_t excess;
+    uint32_t now_ms;
+
+    lock_acquire(&shared_pool.lock);
+    now_ms = shared_pool_now_ms();
+    while (slabs) {
+        struct slab *slab = slabs;
+        slabs = slab->next;
+        pool_release_run(slab, now_ms);
+    }
+    footprint_note_low();
     footprint_note_waiting();
     if (shared_pool_lru_excess(&excess) ||
         atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))

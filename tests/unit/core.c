@@ -124,6 +124,7 @@ void core_use(struct slab *slab, size_t resident)
 void core_release(struct slab *slab)
 {
     slab->used = 0;
+    slab->next = NULL;
     shared_pool_release(slab);
 }
 

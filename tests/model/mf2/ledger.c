@@ -242,8 +242,8 @@ size_t __wrap_shared_pool_acquire(unsigned units, unsigned align_units, size_t c
                                   struct slab **slabs);
 size_t __real_shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
 size_t __wrap_shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
-void __real_shared_pool_release(struct slab *slab);
-void __wrap_shared_pool_release(struct slab *slab);
+void __real_shared_pool_release(struct slab *slabs);
+void __wrap_shared_pool_release(struct slab *slabs);
 
 static size_t note_acquired(struct slab *const *slabs, size_t count)
 {
@@ -268,12 +268,14 @@ size_t __wrap_shared_pool_acquire_touched(unsigned units, unsigned align_units, 
     return note_acquired(slabs, __real_shared_pool_acquire_touched(units, align_units, count, slabs));
 }
 
-void __wrap_shared_pool_release(struct slab *slab)
+void __wrap_shared_pool_release(struct slab *slabs)
 {
     memory_enter(&shared_pool.lock);
-    __real_shared_pool_release(slab);
-    memory_note_store(&slab->state, sizeof slab->state);
-    memory_note_store(&slab->owner, sizeof slab->owner);
+    __real_shared_pool_release(slabs);
+    for (struct slab *slab = slabs; slab; slab = slab->next) {
+        memory_note_store(&slab->state, sizeof slab->state);
+        memory_note_store(&slab->owner, sizeof slab->owner);
+    }
     memory_leave(&shared_pool.lock);
 }
 

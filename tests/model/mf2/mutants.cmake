@@ -30,9 +30,9 @@ hak_mf2_mutant(next_read_after_count pool/remote.c drain_queue
 hak_mf2_mutant(count_taken_after_marks pool/remote.c drain_early "H5: slab 0 is released with marks not collected"
 [[    uint32_t counted = atomic_exchange_explicit(&slab->remote_count, 0, memory_order_acq_rel);]]
 [[    uint32_t counted = 0;]]
-[[    heap_slab_freed(heap, slab, was_full, counted);]]
+[[    heap_slab_freed(heap, slab, was_full, counted, leaving);]]
 [[    counted += atomic_exchange_explicit(&slab->remote_count, 0, memory_order_acq_rel);
-    heap_slab_freed(heap, slab, was_full, counted);]])
+    heap_slab_freed(heap, slab, was_full, counted, leaving);]])
 
 hak_mf2_mutant(marks_counted_before_announced pool/remote.c drain_early
 "H4: slab 0 is released while it is in 1 queues"
