@@ -153,17 +153,10 @@ def told(count: int, passed: float, seconds: float) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-class Numbered(Making):
-    """A Profile in the making, whose one sample type is the number of the site."""
-
-    def __init__(self, seen: Look) -> None:
-        super().__init__(seen, "inuse_space", (("site", "count"),))
-
-
 def of_looks(looks: list[Look], rss: list[int], names: list[str], full: bool, note: str) -> Timeline:
     """Returns the Timeline of looks at a process."""
     last = looks[-1]
-    made = Numbered(last)
+    made = Making(last, "inuse_space", [("site", "count")])  # a sample is the number of its site
     for number, site in enumerate(last.heap.sites, 1):
         made.add(site.frames, {None: (number,)})
     profile = made.finished(0)

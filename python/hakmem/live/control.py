@@ -167,7 +167,7 @@ class Control:
         if place is None or place.size != 1:
             return {}
         tables = {}
-        for address in untorn(self.caches):
+        for address in untorn(self.memory, self.caches):
             table = self.memory.read(address + place.offset, place.count)
             if self.is_table(table):
                 tables[address + place.offset] = table
@@ -178,15 +178,13 @@ class Control:
     def caches(self) -> list[int]:
         """Returns the addresses of the caches of live threads."""
         reader = Reader(self.memory, self.descriptor)
-        self.memory.begin_look()
-        with sense(self.memory):
-            reader.read_roots()
-            reader.read_slots()
-            reader.read_heaps()
-            self.sizes = reader.classes["size"]
-            return [heap["cache"] for heap in reader.heaps
-                    if heap["state"] == self.descriptor.constants["HEAP_LIVE"] and heap["cache"]
-                    and not heap["cache_purged"] and reader.in_metadata(heap["cache"])]
+        reader.read_roots()
+        reader.read_slots()
+        reader.read_heaps()
+        self.sizes = reader.classes["size"]
+        return [heap["cache"] for heap in reader.heaps
+                if heap["state"] == self.descriptor.constants["HEAP_LIVE"] and heap["cache"]
+                and not heap["cache_purged"] and reader.in_metadata(heap["cache"])]
 
     def is_table(self, table: bytes) -> bool:
         """Returns whether the bytes are a cache's table: the class, or its run, of each multiple of 16 bytes."""

@@ -22,7 +22,7 @@ from hakmem.compat import bit_count, zip_strict
 from hakmem.live.descriptor import NUMBERS, USER_END, Damaged, Descriptor, find
 from hakmem.live.huge import HugeState, read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
-from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
+from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, begin_look, name_of, sense
 from hakmem.live.model import (
     ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, Scope, SizeClass, Slab, Snapshot, Thread, Totals,
     Units)
@@ -57,11 +57,14 @@ class Torn(LiveError):
     """Something changed while it was read, so that it makes no sense."""
 
 
-def untorn(attempt: Callable[[], T]) -> T:
-    """Returns what attempt() returns. Tries again a few times if what it reads changes meanwhile or makes no sense."""
+def untorn(memory: Memory, attempt: Callable[[], T]) -> T:
+    """Returns what attempt() makes of one look at the memory. Tries again a few times if what it reads changes
+    meanwhile or makes no sense."""
     for left in reversed(range(TRIES)):
         try:
-            return attempt()
+            begin_look(memory)
+            with sense(memory):
+                return attempt()
         except (Torn, Unreadable):
             if left == 0:
                 raise
@@ -75,12 +78,7 @@ def snapshot(memory: MappedMemory, descriptor: Descriptor | None = None) -> Snap
 
 def snapshot_by(memory: Memory, descriptor: Descriptor) -> Snapshot:
     """Returns the Snapshot of the process or core behind `memory`, whose Descriptor is known."""
-    def attempt() -> Snapshot:
-        if hasattr(memory, "begin_look"):
-            memory.begin_look()
-        with sense(memory):
-            return Reader(memory, descriptor).snapshot()
-    return untorn(attempt)
+    return untorn(memory, lambda: Reader(memory, descriptor).snapshot())
 
 
 class Reader:

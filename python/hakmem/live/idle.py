@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hakmem.live.memory import LiveError, ProcessMemory, Unreadable
+from hakmem.live.memory import LiveError, ProcessMemory, Unreadable, begin_look
 from hakmem.live.pages import HEADER, PAGE, Sweep
 from hakmem.units import bytes_text
 
@@ -75,8 +75,7 @@ class Watch:
 
     def piece(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yields the same for one piece. Halves the piece if a part of it is gone."""
-        if hasattr(self.memory, "begin_look"):
-            self.memory.begin_look()
+        begin_look(self.memory)
         try:
             data = self.memory.read(start, end - start)
         except Unreadable:

@@ -14,7 +14,7 @@ from hakmem.clean import clean_bytes
 from hakmem.compat import zip_strict
 from hakmem.live.descriptor import Descriptor, Field, Picker, find
 from hakmem.live.heap import Torn, untorn
-from hakmem.live.memory import LiveError, MappedMemory, name_of, sense
+from hakmem.live.memory import LiveError, MappedMemory, name_of
 from hakmem.paths import COMMAND
 
 # Sites that are read at once: they lie next to each other.
@@ -119,13 +119,7 @@ def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> He
     if not all(name in descriptor.types for name in NEEDED):
         raise LiveError(f"{name_of(memory)}: its HAKMEM {descriptor.version} does not say where its heap profile is; "
                         "it is only in the file that HAKMEM_HEAP_PROFILE names")
-
-    def attempt() -> HeapSites:
-        if hasattr(memory, "begin_look"):
-            memory.begin_look()
-        with sense(memory):
-            return Reader(memory, descriptor).read()
-    return untorn(attempt)
+    return untorn(memory, lambda: Reader(memory, descriptor).read())
 
 
 class Reader:

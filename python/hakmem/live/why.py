@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.explain import Explanation, claims_of, explanation_of
 from hakmem.live.idle import Idle, Watch
-from hakmem.live.memory import LiveError, ProcessMemory, name_of, sense
+from hakmem.live.memory import LiveError, ProcessMemory, begin_look, name_of, sense
 from hakmem.live.moment import Moment, take_moment
 from hakmem.live.pages import PAGE, Pagemap
 from hakmem.live.pins import SPARSE, Kept, Pick, Places, divide, pick_of
@@ -203,8 +203,7 @@ class Maker:
 
     def by_site(self, heap: HeapSites, exact: bool) -> dict[int, Share]:
         """Returns {a site's address: its Share}."""
-        if hasattr(self.memory, "begin_look"):
-            self.memory.begin_look()
+        begin_look(self.memory)
         known = {site.address for site in heap.sites}
         sites: dict[int, Share] = {}
         picks: defaultdict[int, list[Pick]] = defaultdict(list)
