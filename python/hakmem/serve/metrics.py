@@ -10,11 +10,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
-from hakmem.live.prometheus import Figures, Snapshots
+from hakmem.live.prometheus import Snapshots
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+    from hakmem.live.model import Figures
     from hakmem.serve.watch import Watches
 
 M = TypeVar("M", GaugeMetricFamily, CounterMetricFamily)
