@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -115,7 +114,7 @@ def looks_at(memory: ProcessMemory, descriptor: Descriptor, every: float,
                 note = "the heap profile was started or stopped, or the program became another: what came after is left out"
                 break
             looks.append(seen)
-            rss.append(rss_of(memory))
+            rss.append(memory.rss())
             if len(looks) == 1:
                 click.echo(f"hakmem heap: looks at process {memory.pid} every {every:g} s for {seconds:g} s; Ctrl-C "
                            "ends it earlier", err=True)
@@ -139,11 +138,6 @@ def follows(before: HeapSites, after: HeapSites) -> bool:
     """Returns whether the later look is at the same profile: it has all sites of the earlier one, and maybe more."""
     return (before.started_ns, before.generation) == (after.started_ns, after.generation) and [
         site.address for site in before.sites] == [site.address for site in after.sites[:len(before.sites)]]
-
-
-def rss_of(memory: ProcessMemory) -> int:
-    """Returns the RSS of a process in bytes."""
-    return int(memory.proc_text("statm").split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def told(count: int, passed: float, seconds: float) -> None:

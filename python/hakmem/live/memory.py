@@ -175,6 +175,10 @@ class ProcessMemory:
             got -= size
         raise Unreadable(f"process {self.pid}: nothing to read at {address:#x} ({os.strerror(number)})")
 
+    def rss(self) -> int:
+        """Returns the RSS in bytes."""
+        return int(self.proc_text("statm").split()[1]) * os.sysconf("SC_PAGESIZE")
+
     def mappings(self) -> list[Mapping]:
         """Returns the Mappings of /proc/PID/maps."""
         return parse_mappings(self.proc_text("maps"))
