@@ -161,8 +161,7 @@ class Process:
             heap = reader.read()
             if heap.mean != 1:
                 raise NotRecorded(f"{name_of(memory)} does not record every block: HAKMEM_RECORD_ALL did not reach it")
-            table = descriptor.unpack("record_table", memory.read(
-                descriptor.roots["profile_records"], descriptor.types["record_table"]))
+            table = descriptor.root(memory, "profile_records", "record_table")
             return self.sorted_blocks(heap.sites, *self.records(table["places"], table["capacity"]))
 
     def records(self, places: int, capacity: int) -> tuple[Words, Words, Words, Words]:

@@ -104,15 +104,10 @@ class Control:
     def state(self) -> State:
         """Returns the State of the process."""
         with sense(self.memory):
-            profile, guard = self.root("profile"), self.root("guard")
-            options = self.descriptor.unpack(
-                "options", self.memory.read(self.descriptor.roots["hak_options"], self.descriptor.types["options"]))
+            profile, guard = (self.descriptor.root(self.memory, name) for name in ("profile", "guard"))
+            options = self.descriptor.root(self.memory, "hak_options", "options")
             return State(bool(profile["on"]), profile["mean"], bool(guard["on"]), options["heap_profile_rate"],
                          options["guard_rate"])
-
-    def root(self, name: str) -> dict[str, int]:
-        """Returns the numbers in a struct that the descriptor names."""
-        return self.descriptor.unpack(name, self.memory.read(self.descriptor.roots[name], self.descriptor.types[name]))
 
     def field(self, name: str) -> tuple[int, int]:
         """Returns (address, size) of a field."""

@@ -243,8 +243,7 @@ class Reader:
         bodies = self.memory.read_many([(heap["body"], size) for heap in there])
         # {the heap's address: its body}
         self.bodies = {heap["address"]: data for heap, data in zip_strict(there, bodies)}
-        now = self.descriptor.unpack("registry", self.memory.read(
-            self.descriptor.roots["registry"], self.descriptor.types["registry"]))
+        now = self.descriptor.root(self.memory, "registry")
         if now["folds"] != self.registry["folds"]:
             raise Torn("heaps ended while their counters were read")
 
@@ -411,8 +410,7 @@ class Reader:
         self.profile = []
         if "table_memory" not in self.descriptor.roots:
             return
-        memory = self.descriptor.unpack("table_memory", self.memory.read(
-            self.descriptor.roots["table_memory"], self.descriptor.types["table_memory"]))
+        memory = self.descriptor.root(self.memory, "table_memory")
         address = memory["maps"]
         seen: set[int] = set()
         while address:
@@ -430,8 +428,7 @@ class Reader:
         self.guard, self.guarded, self.guarded_live = [], 0, 0
         if "guard" not in self.descriptor.roots:
             return
-        guard = self.descriptor.unpack("guard", self.memory.read(
-            self.descriptor.roots["guard"], self.descriptor.types["guard"]))
+        guard = self.descriptor.root(self.memory, "guard")
         if guard["bytes"]:
             if guard["start"] % PAGE or guard["live"] > guard["count"]:
                 raise Torn("the figures of guarded blocks make no sense")

@@ -190,8 +190,7 @@ class Maker:
             raise LiveError(f"{name_of(self.memory)}: its HAKMEM {self.descriptor.version} does not say of samples "
                             "what this needs; "
                             "use the tools of that HAKMEM")
-        table = self.descriptor.unpack("record_table", self.memory.read(
-            self.descriptor.roots["profile_records"], self.descriptor.types["record_table"]))
+        table = self.descriptor.root(self.memory, "profile_records", "record_table")
         size, picker = self.descriptor.types["record"], self.descriptor.picker("record", *RECORD)
         if table["capacity"] > RECORDS_MOST:
             raise LiveError(f"{name_of(self.memory)}: its table of {table['capacity']:,} samples makes no sense")
