@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hakmem.analyze.observe import RunFailed
-from hakmem.analyze.words import OPTIONS_MOST
+from hakmem.analyze.process import OPTIONS_MOST
 from hakmem.bench import statistics
 from hakmem.bench.allocators import Allocator, again, with_copy
 from hakmem.bench.runner import Conditions, run_once
