@@ -361,9 +361,7 @@ def measure_rows(rows: Sequence[Row], choose: Callable[[], Known], wishes: Wishe
     if resume:
         if not journal_path.exists():
             raise click.ClickException(f"there is no run to resume: {journal_path} is not there")
-        then, state = store.read_journal(journal_path)
-        store.check_header(journal_path, then, header)
-        header = {**header, "date": then["date"], "command": then["command"], "load_before": then["load_before"]}
+        header, state = store.resume(journal_path, header)
     try:
         journal = open_journal(journal_path, header, resume)
     except OSError as error:

@@ -18,10 +18,9 @@ from typing import Any
 
 from hakmem.live.memory import UNSOUND, LiveError, problem_text
 from hakmem.live.model import Totals
-from hakmem.serve.metrics import Subject
 from hakmem.serve.places import place_of
 from hakmem.serve.target import Late, Target
-from hakmem.serve.watch import Seen, Watch, Watches
+from hakmem.serve.watch import Seen, Subject, Watch, Watches
 
 LABELS = ("unit", "container", "pod", "command")
 OTHERS = ("", "", "", "(others)")

@@ -12,7 +12,6 @@ from typing import Any
 from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
 from hakmem.live.model import BlockPool, Figures, Pool, Scope, SizeClass, Thread, Totals
 from hakmem.live.sample import rates
-from hakmem.serve.metrics import Subject
 from hakmem.serve.target import Target
 
 # How many looks are kept for the charts.
@@ -37,6 +36,23 @@ class Point:
     metadata: int
     other: int
     rates: dict[str, float | None] | None  # a second, since the look before; None: there was none
+
+
+@dataclass
+class Subject:
+    """A process, or the sums of a group of processes. name: the values of its labels. shot: of a group, it has no
+    tables. age: seconds since the look."""
+
+    name: tuple[str, ...]
+    processes: int
+    shot: Figures
+    rss: int
+    resident: dict[str, int]
+    minor_faults: int
+    major_faults: int
+    took: float
+    age: float = 0
+    up: bool = True
 
 
 class Seen:
