@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hakmem.phrases import signal_name
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -56,10 +58,7 @@ def bound_space(space: int) -> None:
 
 def ended_text(status: int) -> str:
     """Returns how a process ended, as a text."""
-    if status >= 0:
-        return f"it ended with status {status}"
-    name = signal.Signals(-status).name if -status in set(signal.Signals) else -status
-    return f"it was ended by {name}"
+    return f"it ended with status {status}" if status >= 0 else f"it was ended by {signal_name(-status)}"
 
 
 def in_steps(function: Callable[[T], object], items: Iterable[T], seconds: float,

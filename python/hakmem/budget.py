@@ -85,10 +85,8 @@ def figures_of(ending: Ending, bounds: Sequence[Bound]) -> dict[str, int]:
     descriptor = find(memory)
     found: dict[str, int] = {}
     with sense(memory):
-        def root(name: str, kind: str) -> dict[str, int]:
-            return descriptor.unpack(kind, memory.read(descriptor.roots[name], descriptor.types[kind]))
-        records = root("table_memory", "table_memory")["bytes"] if is_exact(bounds) else 0
-        found["heap"] = root("shared_pool", "shared_pool")["footprint_peak"]
+        records = descriptor.root(memory, "table_memory")["bytes"] if is_exact(bounds) else 0
+        found["heap"] = descriptor.root(memory, "shared_pool")["footprint_peak"]
         # The records of allocations are not the program's memory.
         found["peak"] = max(peak_of(ending.thread) - records, 0)
     if is_exact(bounds):

@@ -106,7 +106,7 @@ def state() -> tuple[bool, int]:
     from hakmem.live import ProcessMemory
 
     memory, descriptor = ProcessMemory(os.getpid()), own_descriptor()
-    found = descriptor.unpack("profile", memory.read(descriptor.roots["profile"], descriptor.types["profile"]))
+    found = descriptor.root(memory, "profile")
     return bool(found["on"]), found["mean"]
 
 

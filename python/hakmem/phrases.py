@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+
 
 def capital(text: str) -> str:
     """Returns the text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def signal_name(number: int) -> str:
+    """Returns the name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def plural(count: int, word: str) -> str:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from hakmem.limits import in_own_terms
-from hakmem.live.memory import IoVec
+from hakmem.live.memory import ENDED, IoVec, thread_state
+from hakmem.phrases import signal_name
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -114,11 +115,7 @@ def process_of(thread: int) -> int | None:
 
 def lives(pid: int, thread: int) -> bool:
     """Returns whether the thread has not ended."""
-    try:
-        return Path(f"/proc/{pid}/task/{thread}/stat").read_text(
-            errors="replace").rpartition(")")[2].split()[0] not in "ZX"
-    except (OSError, IndexError):
-        return False
+    return thread_state(pid, thread) not in ENDED
 
 
 def threads_of(pid: int) -> set[int]:
@@ -391,9 +388,5 @@ def shell_status(status: int) -> int:
 def ending_text(status: int) -> str:
     """Returns how a program ended, in words."""
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        try:
-            return f"was ended by {signal.Signals(number).name}"
-        except ValueError:
-            return f"was ended by signal {number}"
+        return f"was ended by {signal_name(os.WTERMSIG(status))}"
     return f"ended with status {os.WEXITSTATUS(status)}"

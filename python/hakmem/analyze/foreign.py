@@ -10,7 +10,7 @@ from hakmem.doctor.linkmap import loaded_objects, place, place_program, read_lin
 from hakmem.doctor.serving_checks import check_runtime, check_static, check_word_size, server_of
 from hakmem.doctor.system import read_process
 from hakmem.live.memory import ProcessMemory, permission_error
-from hakmem.live.pages import HEADER, read_rss
+from hakmem.live.pages import read_areas, read_rss
 
 if TYPE_CHECKING:
     from hakmem.analyze.glibc import Heap
@@ -47,29 +47,6 @@ class Foreign:
         return sum(heap.free_resident or 0 for heap in self.walked) if self.walked else None
 
 
-def private_dirty(memory: ProcessMemory) -> tuple[int, int]:
-    """Returns private dirty bytes (of all mappings, of [heap])."""
-    total = of_heap = 0
-    inside = False
-    for line in memory.proc_text("smaps").split("\n"):
-        name, _, value = line.partition(":")
-        if HEADER.match(line):
-            inside = line.endswith("[heap]")
-        elif name == "Private_Dirty":
-            size = int(value.split()[0]) * 1024
-            total += size
-            of_heap += size if inside else 0
-    return total, of_heap
-
-
-def thread_count(memory: ProcessMemory) -> int:
-    """Returns the number of threads."""
-    for line in memory.proc_text("status").split("\n"):
-        if line.startswith("Threads:"):
-            return int(line.split()[1])
-    return 1
-
-
 def look(memory: ProcessMemory) -> Foreign:
     """Returns the Foreign of a process."""
     process = read_process(memory.pid)
@@ -79,9 +56,10 @@ def look(memory: ProcessMemory) -> Foreign:
     chain, _ = read_link_map(memory, process.auxiliary or {})
     place(objects, chain)
     place_program(objects, process, chain)
-    dirty, of_heap = private_dirty(memory)
-    found = Foreign(memory.pid, server_of(objects), read_rss(memory), dirty, thread_count(memory), of_heap,
-                    unread=unread)
+    areas = read_areas(memory)
+    found = Foreign(memory.pid, server_of(objects), read_rss(memory), sum(area.dirty for area in areas),
+                    int(process.status.get("Threads", 1)),
+                    sum(area.dirty for area in areas if area.mapping.path == "[heap]"), unread=unread)
     found.notes = [
         f"{finding.seen}; no malloc sees them" for finding in check_runtime(objects, process.environment or {})
     ]

@@ -7,15 +7,14 @@ fast bins count as used, because glibc does not mark them. A heap whose sizes do
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hakmem.foreign import Mapping
 from hakmem.live.memory import LiveError, ProcessMemory, Unreadable
+from hakmem.live.pages import PAGE, THERE, Pagemap, PagemapError
 
-PAGE = os.sysconf("SC_PAGESIZE")
 WORD, GRANULE, LEAST = 8, 16, 32
 IN_USE, FLAGS = 1, 7
 # Heaps of threads' arenas have this size and lie at multiples of it.
@@ -29,7 +28,6 @@ READ_MOST = 1 << 30
 BLOCKS_MOST = 4_000_000
 # How often a walk is tried: a running process changes its heap while it is read.
 TRIES = 3
-PRESENT = 1 << 63
 
 
 # [(start, end)] of free blocks, and the number of all blocks.
@@ -71,14 +69,6 @@ def walk(data: bytes, at: int, end: int) -> Walked | None:
     return (found + [last], count) if last else None
 
 
-def resident_pages(memory: ProcessMemory, start: int, end: int) -> list[bool]:
-    """Returns which pages of a range are resident, as a list of truth values."""
-    first, number = start // PAGE, -(-(end - start) // PAGE)
-    with open(f"/proc/{memory.pid}/pagemap", "rb", buffering=0) as file:
-        words = os.pread(file.fileno(), number * WORD, first * WORD)
-    return [word & PRESENT != 0 for (word,) in struct.iter_unpack("<Q", words)]
-
-
 def fill(memory: ProcessMemory, heap: Heap, starts: Iterable[int]) -> Heap:
     """Fills in what can be known of a heap, and returns it."""
     for _ in range(TRIES):
@@ -91,10 +81,11 @@ def fill(memory: ProcessMemory, heap: Heap, starts: Iterable[int]) -> Heap:
 def fill_once(memory: ProcessMemory, heap: Heap, starts: Iterable[int]) -> None:
     """Walks a heap from the first start that leads to its end."""
     try:
-        present = resident_pages(memory, heap.start, heap.end)
+        with Pagemap(memory.pid) as pages:
+            present = pages.counting(heap.start, heap.end - heap.start, THERE)
         heap.resident = sum(present) * PAGE
         data = memory.read(heap.start, heap.end - heap.start) if heap.end - heap.start <= READ_MOST else b""
-    except (OSError, Unreadable):
+    except (OSError, PagemapError, Unreadable):
         return
     for start in starts:
         walked = walk(data, start, len(data)) if data else None

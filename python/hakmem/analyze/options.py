@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hakmem.analyze.observe import RunFailed
-from hakmem.analyze.words import OPTIONS_MOST
+from hakmem.analyze.process import OPTIONS_MOST
 from hakmem.bench import statistics
 from hakmem.bench.allocators import Allocator, again, with_copy
 from hakmem.bench.runner import Conditions, run_once
@@ -21,7 +21,7 @@ from hakmem.bench.session import run_session
 from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, Range, differs
 
 if TYPE_CHECKING:
-    from hakmem.bench.progress import Bar, Lines
+    from hakmem.bench.progress import Display
     from hakmem.bench.rows import Row
     from hakmem.records import Result
 
@@ -84,7 +84,7 @@ class Outcome:
 
 
 def session(row: Row, allocators: dict[str, Allocator], conditions: Conditions, *, rounds: int, budget: float | None,
-            warm: int, status: int, progress: Callable[[], Bar | Lines]) -> Part:
+            warm: int, status: int, progress: Callable[[], Display]) -> Part:
     """Returns the Part of some allocators. Ctrl-C ends it with whole=False."""
     plan = Plan(rows=(row.name,), allocators=tuple(allocators), subject=SUBJECT, copy=again(SUBJECT),
                 rounds_least=rounds, rounds_most=rounds, budget_s=budget, calls=None, warm_mib=warm, exit_status=status)
@@ -118,7 +118,7 @@ def with_setting(allocator: Allocator, settings: Iterable[str]) -> Allocator:
 
 def advise_program(row: Row, hakmem: Allocator, system: Allocator, candidates: Sequence[str], conditions: Conditions,
                    folder: str | Path, *, rounds: int = ROUNDS, budget: float | None, warm: int, status: int,
-                   progress: Callable[[], Bar | Lines]) -> Outcome:
+                   progress: Callable[[], Display]) -> Outcome:
     """Returns the Outcome for a program. conditions.env applies to every run."""
     seconds = max(first_run(row, system, conditions, warm=warm, status=status),
                   first_run(row, hakmem, conditions, warm=warm, status=status))

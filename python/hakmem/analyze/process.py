@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hakmem.analyze.words import OPTIONS_MOST, Advice, worth
 from hakmem.live.descriptor import find
 from hakmem.live.explain import Explanation, explain_process
 from hakmem.live.heap import snapshot
@@ -23,6 +22,10 @@ THP = ("auto", "never", "always")
 # Counters that change if a program allocates and frees.
 MOVING = ("refills", "flushes", "slabs_carved", "remote_blocks", "direct")
 SHORT_DELAY = 100
+# A saving below either of these is not worth an option.
+LEAST_BYTES, LEAST_SHARE = 4 << 20, 0.05
+# The most options that are advised at a time.
+OPTIONS_MOST = 2
 WHAT = {
     "live": "blocks that the program holds",
     "free": "free: it waits to be used again or to leave; malloc_trim gives it back at once",
@@ -32,6 +35,15 @@ WHAT = {
     "metadata": "HAKMEM's own",
     "other": "not HAKMEM's: program, libraries, stacks, files",
 }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """An option to set, and the measurement that supports it. saves: bytes, if the option is meant to save memory."""
+
+    setting: str  # NAME=VALUE
+    why: str
+    saves: int = 0
 
 
 @dataclass
@@ -71,6 +83,11 @@ def look(memory: ProcessMemory, seconds: float) -> Findings:
                      idle=not any(rates.values()))
     found.advice = sorted(advice_on(found, after), key=lambda one: -one.saves)[:OPTIONS_MOST]
     return found
+
+
+def worth(saved: float, whole: float) -> bool:
+    """Returns whether a saving is worth an option."""
+    return saved >= LEAST_BYTES and saved >= whole * LEAST_SHARE
 
 
 def advice_on(found: Findings, shot: Snapshot) -> Iterator[Advice]:

@@ -27,6 +27,13 @@ NAMES = {"time": "time", "cpu": "CPU time", "peak_rss": "peak memory", "mean_rss
          "end_rss": "memory held at the end"}
 
 
+def command_text(process: Process | None) -> str:
+    """Returns a process's command line to be typed; a server that writes a sentence there shows no arguments."""
+    if process is None or not process.words:
+        return "PROGRAM"
+    return shlex.join(process.words) if " " not in process.words[0] else f"{process.name} ARGUMENTS"
+
+
 def try_it(settings: Iterable[str], command: str) -> str:
     """Returns the command that runs a program on HAKMEM with settings."""
     options = "".join(f"--set {setting} " for setting in settings)
@@ -159,8 +166,6 @@ def print_process(console: Console, found: Findings, process: Process | None) ->
     click.echo(f"In the {found.seconds:.1f} s in which it was watched: {doing}.")
     for line in process_text(found):
         click.echo(click.style(line, bold=True))
-    from hakmem.analyze.words import command_text
-
     command = command_text(process)
     settings = [advice.setting for advice in found.advice]
     if settings:
@@ -208,8 +213,6 @@ def foreign_text(found: Foreign) -> list[str]:
 
 def print_foreign(_: Console, found: Foreign, process: Process | None, unit: str | None) -> None:
     """Prints the findings on a process on another malloc."""
-    from hakmem.analyze.words import command_text
-
     for line in foreign_text(found):
         click.echo(line)
     if found.obstacle:

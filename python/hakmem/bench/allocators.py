@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -109,6 +109,26 @@ def parse_pair(text: str, option: str, form: str) -> tuple[str, str]:
     return name, value
 
 
+def add_libraries(found: dict[str, Allocator], additions: Iterable[str]) -> list[str]:
+    """Adds the libraries of --add to {name: Allocator}. Returns their names."""
+    added = []
+    for text in additions:
+        name, library = parse_pair(text, "--add", "NAME=LIBRARY")
+        if name in found:
+            raise click.UsageError(f"--add {name}=...: there is an allocator of that name already")
+        found[name] = from_library(name, library)
+        added.append(name)
+    return added
+
+
+def check_names(names: Iterable[str], found: Collection[str], trouble: str | None = None) -> None:
+    """Raises a usage error for names of no allocator. trouble: why some may be missing."""
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        raise click.UsageError(f"no such allocator: {', '.join(unknown)} (there are {', '.join(found)})"
+                               + (f"; {trouble}" if trouble else ""))
+
+
 def choose(names: Sequence[str], additions: Iterable[str], settings: Iterable[str], subject: str,
            everything: bool = False, need_peers: bool = False, known: Callable[[], Known] = known) -> Known:
     """Returns {name: Allocator} for --allocators, --add, --setting, --subject and --all, and what to tell the user
@@ -119,13 +139,7 @@ def choose(names: Sequence[str], additions: Iterable[str], settings: Iterable[st
     found, trouble = known()
     if trouble and need_peers and not names:
         raise click.ClickException(f"{trouble}; or choose what there is with --allocators {','.join(found)}")
-    added = []
-    for text in additions:
-        name, library = parse_pair(text, "--add", "NAME=LIBRARY")
-        if name in found:
-            raise click.UsageError(f"--add {name}=...: there is an allocator of that name already")
-        found[name] = from_library(name, library)
-        added.append(name)
+    added = add_libraries(found, additions)
     if subject not in found:
         text = f"the subject {subject} is not among the allocators {', '.join(found)}"
         if subject == "hakmem":
@@ -140,10 +154,7 @@ def choose(names: Sequence[str], additions: Iterable[str], settings: Iterable[st
             raise click.UsageError(f"--setting {text}: no such allocator: {name} (there are {', '.join(found)})")
         found[name] = replace(found[name], setting={**found[name].setting, variable: setting})
     if names:
-        unknown = [name for name in names if name not in found]
-        if unknown:
-            raise click.UsageError(f"no such allocator: {', '.join(unknown)} (there are {', '.join(found)})"
-                                       + (f"; {trouble}" if trouble else ""))
+        check_names(names, found, trouble)
         chosen = [name for name in found if name in names or name in added]
         trouble = None
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,9 +12,9 @@ from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import batches as grid_of
 from hakmem.bench.batches import Cell
 from hakmem.bench.cells import (
-    LIMIT, MIMALLOCS, best_of, figure_text, instructions_of, list_of, mean_of, print_limit, print_means,
+    LIMIT, MIMALLOCS, best_cell, best_of, figure_cells, instructions_of, list_of, mean_of, print_limit, print_means,
     ratio, ratio_text, times_of)
-from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
+from hakmem.bench.command import Grid, grid_options
 from hakmem.bench.instructions_command import count_cells
 from hakmem.bench.table import print_notes, print_overall, print_table, slices
 from hakmem.screen import Console, Text
@@ -47,13 +46,10 @@ def print_cells(console: Console, found: Found, unit: str, subject: str, names: 
         for part in slices(names, console, max(8, *map(len, names)), LABEL_WIDTH + RATIOS_WIDTH):
             table = []
             for cell, figures in lines.items():
-                best = best_of(figures, peers)
                 ends = [ratio_text(ratio(figures, subject, yardstick))] if yardstick else []
                 if peers:
-                    value = ratio(figures, subject, best) if best else None
-                    ends.append(Text(f"{value:.2f} {best}", style="red" if value > LIMIT else "") if value else "-")
-                table.append(
-                    [cell.label, *(figure_text(figures[name]) if name in figures else "-" for name in part), *ends])
+                    ends.append(best_cell(figures, subject, peers))
+                table.append([cell.label, *figure_cells(figures, part), *ends])
             print_table(console, title, ["", *part, *heads], table)
 
 
@@ -134,15 +130,9 @@ def number_of(text: str) -> int:
               metavar="MILLISECONDS", help="How long a run lasts. The batch in progress is finished.")
 @click.option("--instructions", is_flag=True,
               help="Count the instructions of each pair under callgrind, in place of time.")
-@click.option("--name", default="batches", show_default=True, help="Name of the result files.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
-@allocator_options
-def batches(sizes: tuple[int, ...] | None, numbers: tuple[int, ...] | None, orders: tuple[str, ...] | None, touch: str,
-            most: int, rounds: int, milliseconds: int, instructions: bool, name: str, out: Path | None, resume: bool,
-            allocators: list[str], everything: bool, add: tuple[str, ...], setting: tuple[str, ...], subject: str,
-            env: Pairs, warm: int | None, no_calls: bool, as_json: bool, as_csv: bool) -> None:
+@grid_options("batches")
+def batches(grid: Grid, sizes: tuple[int, ...] | None, numbers: tuple[int, ...] | None,
+            orders: tuple[str, ...] | None, touch: str, most: int, milliseconds: int, instructions: bool) -> None:
     """Measure batches of blocks: sizes by numbers by orders of freeing, on each allocator.
 
     A cell allocates its blocks, frees all of them, and begins again. The tables show nanoseconds a pair of malloc and
@@ -151,14 +141,9 @@ def batches(sizes: tuple[int, ...] | None, numbers: tuple[int, ...] | None, orde
                                    {"yes": (True,), "no": (False,), "both": (True, False)}[touch], most)
     if not cells:
         raise click.UsageError(f"--most {most}: every cell holds more than that")
-    choose = partial(chosen_allocators.choose, allocators, add, setting, subject, everything)
     if instructions:
-        result = count_cells(cells, choose, subject, env, as_csv, resume)
-        print_as(result, as_json, False, lambda console, counted: print_found(
+        count_cells(cells, grid, lambda console, counted: print_found(
             console, instructions_of(counted, cells, grid_of.OPERATIONS_A_PAIR), counted, "Instructions a pair",
             left_out, most))
-        return
-    wishes = Wishes(name=name, subject=subject, rounds_least=rounds, rounds_most=rounds, minutes=None, env=env,
-                    warm=warm)
-    result = measure_rows([cell.row(milliseconds) for cell in cells], choose, wishes, out, None, resume)
-    print_as(result, as_json, as_csv, partial(print_times, cells, left_out, most))
+    else:
+        grid.measure([cell.row(milliseconds) for cell in cells], partial(print_times, cells, left_out, most))

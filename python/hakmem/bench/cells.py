@@ -74,9 +74,17 @@ def mean_of(ratios: Sequence[float]) -> float | None:
 # ---- Printing ----
 
 
-def figure_text(figure: float) -> str:
-    """Returns a figure as a table shows it."""
-    return f"{figure:.1f}" if figure < 100 else f"{figure:,.0f}"
+def figure_cells(figures: dict[str, float], names: Sequence[str]) -> list[str]:
+    """Returns the cells of the names' figures."""
+    return ["-" if name not in figures else f"{figures[name]:.1f}" if figures[name] < 100 else f"{figures[name]:,.0f}"
+            for name in names]
+
+
+def best_cell(figures: dict[str, float], subject: str, names: Sequence[str]) -> str | Text:
+    """Returns the cell of the subject's ratio to the best of the names."""
+    best = best_of(figures, names)
+    value = ratio(figures, subject, best) if best else None
+    return Text(f"{value:.2f} {best}", style="red" if value > LIMIT else "") if value else "-"
 
 
 def ratio_text(value: float | None, limit: float = 1.0) -> str | Text:

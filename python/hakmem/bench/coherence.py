@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -193,15 +192,3 @@ def measure(library: Path, pattern: str, cores: int, seed: int = 1, top: int = 0
             raise CoherenceError(f"bench_coherence {pattern} {cores} on {library}: status {done.returncode}\n"
                                  f"{done.stderr}")
         return read_count(done.stdout, Names(library, read_base(done.stdout, loaded)))
-
-
-def best_peer(figures: dict[str, float], names: Iterable[str] = PEERS) -> str | None:
-    """Returns the peer with the least figure."""
-    return min((name for name in names if name in figures), key=lambda name: figures[name], default=None)
-
-
-def speed_up(counts: Sequence[tuple[int, Count]]) -> dict[int, float]:
-    """Returns by cores how many times the operations of one core the model has in the same time. Its base is the run
-    with the fewest cores, whose cores are taken not to wait for each other."""
-    base = counts[0][1].figures["cycles"]
-    return {cores: cores * base / count.figures["cycles"] for cores, count in counts}

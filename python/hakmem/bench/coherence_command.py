@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from hakmem.bench.cells import list_of
-from hakmem.bench.coherence import CORES, OURS, PATTERNS, PEERS, Count, best_peer, library_of, measure
+from hakmem.bench.cells import best_of, list_of
+from hakmem.bench.coherence import CORES, OURS, PATTERNS, PEERS, Count, library_of, measure
 from hakmem.bench.table import print_table
 from hakmem.screen import Console, Text
 
@@ -41,7 +41,7 @@ def print_figure(console: Console, found: Found, names: Sequence[str], title: st
     table = []
     for (pattern, cores), counts in found.items():
         figures = {name: count.figures[key] for name, count in counts.items() if count}
-        best = best_peer(figures)
+        best = best_of(figures, PEERS)
         worse = best is not None and OURS in figures and figures[OURS] > figures[best]
         table.append([f"{pattern} {cores}",
                       *(Text(f"{figures[name]:.3f}", style="red" if name == OURS and worse else "")

@@ -9,10 +9,10 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -169,6 +169,14 @@ def runnable_rows(rows: Sequence[Row], files: Path) -> tuple[dict[str, Row], dic
     return able, unable
 
 
+def rows_of(file: Path, patterns: Sequence[str], quick: bool = False) -> list[Row]:
+    """Returns the rows of a file, as bench_rows.choose() does; raises a click error if the file is wrong."""
+    try:
+        return bench_rows.choose(bench_rows.load(file), patterns, quick)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
 def lock_files(files: Path) -> TextIO:
     """Locks the folder of inputs. Only one run may use it at a time, because two runs disturb each other."""
     files.mkdir(parents=True, exist_ok=True)
@@ -282,11 +290,7 @@ def bench(context: click.Context, quick: bool, full: bool, minutes: float | None
         raise click.UsageError("--quick and --full exclude each other")
     if crates and (quick or full or add):
         raise click.UsageError("--crates goes with neither --quick, --full nor --add")
-    try:
-        rows = bench_rows.choose(bench_rows.load(bench_rows.CRATES_FILE if crates else bench_rows.FILE), patterns,
-                                 quick)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    rows = rows_of(bench_rows.CRATES_FILE if crates else bench_rows.FILE, patterns, quick)
     if list_only:
         list_rows(rows)
         return
@@ -357,9 +361,7 @@ def measure_rows(rows: Sequence[Row], choose: Callable[[], Known], wishes: Wishe
     if resume:
         if not journal_path.exists():
             raise click.ClickException(f"there is no run to resume: {journal_path} is not there")
-        then, state = store.read_journal(journal_path)
-        store.check_header(journal_path, then, header)
-        header = {**header, "date": then["date"], "command": then["command"], "load_before": then["load_before"]}
+        header, state = store.resume(journal_path, header)
     try:
         journal = open_journal(journal_path, header, resume)
     except OSError as error:
@@ -375,9 +377,8 @@ def measure_rows(rows: Sequence[Row], choose: Callable[[], Known], wishes: Wishe
 
 def measure(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], conditions: Conditions, state: State,
             journal: store.Journal) -> None:
-    """Runs the session. If something ends it early, ends the command and says how to go on if a journal is kept."""
-    resumable = isinstance(journal, store.Journal)
-    again = f"; the same command with --resume goes on (journal {journal.path})" if resumable else ""
+    """Runs the session. If something ends it early, ends the command and says how to go on."""
+    again = f"; the same command with --resume goes on (journal {journal.path})"
     try:
         with for_terminal(state.elapsed()) as progress:
             run_session(plan, rows, allocators, conditions, state, journal, progress)
@@ -388,3 +389,58 @@ def measure(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], 
         raise click.ClickException(f"{error}{again}") from error
     finally:
         journal.close()
+
+
+# ---- Commands with rows of their own ----
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The options that all commands with rows of their own have."""
+
+    rounds: int
+    name: str
+    out: Path | None
+    resume: bool
+    allocators: list[str]
+    everything: bool
+    add: tuple[str, ...]
+    setting: tuple[str, ...]
+    subject: str
+    env: Pairs
+    warm: int | None
+    no_calls: bool
+    as_json: bool
+    as_csv: bool
+
+    def choose(self) -> Known:
+        """Returns {name: Allocator} of those to measure, and what to tell the user."""
+        return chosen_allocators.choose(self.allocators, self.add, self.setting, self.subject, self.everything)
+
+    def measure(self, rows: Sequence[Row], print_tables: Callable[[Console, Result], object],
+                choose: Callable[[], Known] | None = None, **more: Any) -> None:
+        """Measures the rows and prints the result. more: further Wishes."""
+        wishes = Wishes(name=self.name, subject=self.subject, rounds_least=self.rounds, rounds_most=self.rounds,
+                        minutes=None, env=self.env, warm=self.warm)
+        result = measure_rows(rows, choose or self.choose, replace(wishes, **more), self.out, None, self.resume)
+        print_as(result, self.as_json, self.as_csv, print_tables)
+
+
+def grid_options(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Returns a decorator that adds the options of a Grid, but for --rounds, to a function that takes a Grid first.
+    name: of the result files, unless the user gives another."""
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**values: Any) -> None:
+            function(Grid(**{field.name: values.pop(field.name) for field in fields(Grid)}), **values)
+
+        command = allocator_options(command)
+        for option in (click.option("--resume", is_flag=True,
+                                    help="Continue a stopped run that had the same options."),
+                       click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+                                    help="Folder of the results, as of hakmem bench."),
+                       click.option("--name", default=name, show_default=True, help="Name of the result files.")):
+            command = option(command)
+        return command
+
+    return decorate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -98,9 +97,7 @@ def journal_of(keeping: Keeping, header: Record, resume: bool) -> Iterator[tuple
             raise click.ClickException(
                 f"there is no run of this command to resume in {os.getcwd()}: it came to its end, "
                 f"or was started elsewhere or with other words")
-        then, state = store.read_journal(keeping.journal)
-        store.check_header(keeping.journal, then, json.loads(json.dumps(header)))
-        header = {**header, **{key: then[key] for key in ("date", "command", "load_before")}}
+        header, state = store.resume(keeping.journal, header)
     elif keeping.journal.exists():
         say("a run of this command that was stopped is forgotten now; --resume would have gone on with it")
     journal = store.Journal(keeping.journal, None if resume else header)

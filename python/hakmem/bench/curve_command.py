@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import rows as bench_rows
-from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
+from hakmem.bench.command import Grid, grid_options, rows_of
 from hakmem.bench.table import memory_text, print_notes, print_table, seconds_text
 from hakmem.parameters import Range
 from hakmem.screen import Console, Text
@@ -139,29 +138,16 @@ def split_delays(context: click.Context, parameter: click.Parameter, value: str 
               help="Rounds of each point.")
 @click.option("--scale", type=Range(0, min_open=True), default=1.0, metavar="FACTOR",
               help="Multiply the work of the rows that name an amount.")
-@click.option("--name", default="curve", show_default=True, help="Name of the result files.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
-@allocator_options
-def curve(delays: tuple[int, ...], patterns: tuple[str, ...], rounds: int, scale: float, name: str, out: Path | None,
-          resume: bool, allocators: list[str], everything: bool, add: tuple[str, ...], setting: tuple[str, ...],
-          subject: str, env: Pairs, warm: int | None, no_calls: bool, as_json: bool, as_csv: bool) -> None:
+@grid_options("curve")
+def curve(grid: Grid, delays: tuple[int, ...], patterns: tuple[str, ...], scale: float) -> None:
     """Measure time against memory held, over the delays after which memory goes back to the system.
 
     An allocator that keeps what is freed needs no time to get it again. The tables show for each row what every
     allocator takes in time and memory (RSS averaged over time) with each delay, and which points no other beats in
     both."""
-    try:
-        rows = bench_rows.choose(bench_rows.load(bench_rows.FILE), patterns or ROWS, False)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-
     def choose() -> Known:
-        chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything)
+        chosen, trouble = grid.choose()
         return with_delays(chosen, delays), trouble
 
-    wishes = Wishes(name=name, subject=subject, rounds_least=rounds, rounds_most=rounds, minutes=None, scale=scale,
-                    calls=None if no_calls else "late", env=env, warm=warm)
-    result = measure_rows(rows, choose, wishes, out, None, resume)
-    print_as(result, as_json, as_csv, print_curves)
+    grid.measure(rows_of(bench_rows.FILE, patterns or ROWS), print_curves, choose, scale=scale,
+                 calls=None if grid.no_calls else "late")

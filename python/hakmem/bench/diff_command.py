@@ -53,11 +53,8 @@ def two_builds(old: str | Path, new: str | Path, peers: Sequence[str]) -> Callab
         if not peers:
             return chosen, None
         found, trouble = chosen_allocators.known()
-        for name in peers:
-            if name not in found:
-                raise click.UsageError(f"no such allocator: {name} (there are {', '.join(found)})")
-            chosen[name] = found[name]
-        return chosen, trouble
+        chosen_allocators.check_names(peers, found)
+        return {**chosen, **{name: found[name] for name in peers}}, trouble
 
     return choose
 

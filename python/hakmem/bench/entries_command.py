@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,14 +13,13 @@ import click
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench.batches import KIB, MIB, parse_size
 from hakmem.bench.cells import (
-    LIMIT, MIMALLOCS, best_of, figure_text, instructions_of, list_of, print_limit, print_means, ratio,
-    times_of)
-from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
+    MIMALLOCS, best_cell, figure_cells, instructions_of, list_of, print_limit, print_means, times_of)
+from hakmem.bench.command import Grid, grid_options
 from hakmem.bench.deterministic import SmallRow
 from hakmem.bench.instructions_command import count_cells
 from hakmem.bench.rows import Row
 from hakmem.bench.table import print_notes, print_table, slices
-from hakmem.screen import Console, Text
+from hakmem.screen import Console
 from hakmem.units import bytes_exact
 
 if TYPE_CHECKING:
@@ -113,11 +111,7 @@ def print_found(console: Console, found: Found, result: Result, unit: str) -> No
                            LABEL_WIDTH + RATIO_WIDTH) if lines else ():
             table = []
             for cell, figures in lines.items():
-                best = best_of(figures, names)
-                value = ratio(figures, subject, best) if best else None
-                end = Text(f"{value:.2f} {best}", style="red" if value > LIMIT else "") if value else "-"
-                table.append([bytes_exact(cell.size),
-                              *(figure_text(figures[name]) if name in figures else "-" for name in part), end])
+                table.append([bytes_exact(cell.size), *figure_cells(figures, part), best_cell(figures, subject, names)])
             print_table(console, f"{unit}: {about}", ["", *part, "by the best"], table)
     if names:
         print_means(console, found, subject, names)
@@ -162,27 +156,16 @@ def entry_size(text: str) -> int:
               help="Rounds of each row.")
 @click.option("--instructions", is_flag=True,
               help="Count the instructions of each call under callgrind, in place of time.")
-@click.option("--name", default="entries", show_default=True, help="Name of the result files.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
-@allocator_options
-def entries(patterns: tuple[str, ...], sizes: tuple[int, ...] | None, live: int, rounds: int, instructions: bool,
-            name: str, out: Path | None, resume: bool, allocators: list[str], everything: bool, add: tuple[str, ...],
-            setting: tuple[str, ...], subject: str, env: Pairs, warm: int | None, no_calls: bool, as_json: bool,
-            as_csv: bool) -> None:
+@grid_options("entries")
+def entries(grid: Grid, patterns: tuple[str, ...], sizes: tuple[int, ...] | None, live: int,
+            instructions: bool) -> None:
     """Measure every entry point: calloc, realloc, aligned allocation, lookups of sizes, C++'s operators.
 
     The tables show nanoseconds a call at sizes from 8 B to 16 MiB. A call that takes a block includes the one that
     frees it."""
     cells = [Cell(entry, size, live) for entry in chosen_entries(patterns) for size in sizes or SIZES]
-    choose = partial(chosen_allocators.choose, allocators, add, setting, subject, everything)
     if instructions:
-        result = count_cells(cells, choose, subject, env, as_csv, resume)
-        print_as(result, as_json, False, lambda console, counted: print_found(
+        count_cells(cells, grid, lambda console, counted: print_found(
             console, instructions_of(counted, cells), counted, "Instructions a call"))
-        return
-    wishes = Wishes(name=name, subject=subject, rounds_least=rounds, rounds_most=rounds, minutes=None, env=env,
-                    warm=0 if warm is None else warm)
-    result = measure_rows([cell.row() for cell in cells], choose, wishes, out, None, resume)
-    print_as(result, as_json, as_csv, partial(print_times, cells))
+    else:
+        grid.measure([cell.row() for cell in cells], partial(print_times, cells), warm=grid.warm or 0)

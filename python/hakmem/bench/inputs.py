@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -181,6 +182,20 @@ def make_once(files: str | Path, name: str, scale: float, make: Callable[[Path],
     return folder
 
 
+def made_in(name: str, *tools: Sequence[str]) -> Callable[[Callable[[Path, float], None]], Callable[..., Path]]:
+    """Returns a decorator. A function that fills a folder at a scale becomes one for `prepare`, by which make_once()
+    makes FILES/name."""
+    def decorate(fill: Callable[[Path, float], None]) -> Callable[..., Path]:
+        @wraps(fill)
+        def made(files: str | Path, scale: float = 1.0) -> Path:
+            versions = ([find_program(tool[0]) or tool[0], *tool[1:]] for tool in tools)
+            return make_once(files, name, scale, lambda folder: fill(folder, scale), *versions)
+
+        return made
+
+    return decorate
+
+
 def make_answer(row: Row, files: str | Path) -> Path:
     """Makes the file `expected` of a checked row: what its program prints on the system's allocator."""
     program = row.program(files)
@@ -216,79 +231,61 @@ def write_answers(folder: Path, answers: dict[str, Any]) -> None:
 # ---- The inputs ----
 
 
-def json_documents(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("json")
+def json_documents(folder: Path, scale: float) -> None:
     """Makes documents.jsonl and expected.json for json_documents.py."""
-
-    def make(folder: Path) -> None:
-        made = documents.make_documents(20261121, scaled(1000, scale))
-        write_lines(folder / "documents.jsonl", map(json.dumps, made))
-        write_answers(folder, documents.document_answers(made))
-
-    return make_once(files, "json", scale, make)
+    made = documents.make_documents(20261121, scaled(1000, scale))
+    write_lines(folder / "documents.jsonl", map(json.dumps, made))
+    write_answers(folder, documents.document_answers(made))
 
 
-def python_files(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("python", [PYTHON, "-VV"])
+def python_files(folder: Path, scale: float) -> None:
     """Copies files of the system's Python (one at a scale below 0.5) and makes expected.json for syntax_trees.py."""
     names = ("argparse", "dataclasses", "inspect", "typing") if scale >= 0.5 else ("dataclasses",)
-
-    def make(folder: Path) -> None:
-        library = run([PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]).decode().strip()
-        for name in names:
-            shutil.copy(Path(library, f"{name}.py"), folder)
-        answers = run([PYTHON, WORKLOADS / "syntax_trees.py", folder, "answers"])
-        write_answers(folder, json.loads(answers))
-
-    return make_once(files, "python", scale, make, [PYTHON, "-VV"])
+    library = run([PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]).decode().strip()
+    for name in names:
+        shutil.copy(Path(library, f"{name}.py"), folder)
+    answers = run([PYTHON, WORKLOADS / "syntax_trees.py", folder, "answers"])
+    write_answers(folder, json.loads(answers))
 
 
-def words(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("words")
+def words(folder: Path, scale: float) -> None:
     """Makes text.txt and expected.txt for words.lua and words.pl."""
-
-    def make(folder: Path) -> None:
-        lines_made = text.text_lines(20261121, scaled(10000, scale), words=4000, longest=20)
-        write_lines(folder / "text.txt", lines_made)
-        answers = text.text_answers(lines_made)
-        write_lines(folder / "expected.txt", (f"{name} {value}" for name, value in answers.items()))
-
-    return make_once(files, "words", scale, make)
+    lines_made = text.text_lines(20261121, scaled(10000, scale), words=4000, longest=20)
+    write_lines(folder / "text.txt", lines_made)
+    answers = text.text_answers(lines_made)
+    write_lines(folder / "expected.txt", (f"{name} {value}" for name, value in answers.items()))
 
 
-def sqlite_script(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("sqlite")
+def sqlite_script(folder: Path, scale: float) -> None:
     """Makes script.sql for sqlite3 -bail. The script checks its own answers."""
-
-    def make(folder: Path) -> None:
-        write_lines(folder / "script.sql", database.make_script(20261121, scaled(300_000, scale)))
-
-    return make_once(files, "sqlite", scale, make)
+    write_lines(folder / "script.sql", database.make_script(20261121, scaled(300_000, scale)))
 
 
-def mariadb(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("mariadb")
+def mariadb(folder: Path, scale: float) -> None:
     """Makes script.sql for mariadbd --bootstrap, which checks its own answers, and an empty folder of data."""
-
-    def make(folder: Path) -> None:
-        (folder / "data").mkdir()
-        write_lines(folder / "script.sql", database.make_script(20261121, scaled(30_000, scale), database.MARIADB))
-
-    return make_once(files, "mariadb", scale, make)
+    (folder / "data").mkdir()
+    write_lines(folder / "script.sql", database.make_script(20261121, scaled(30_000, scale), database.MARIADB))
 
 
-def postgresql(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("postgresql", ["postgres", "--version"])
+def postgresql(folder: Path, scale: float) -> None:
     """Makes script.sql for postgres --single, a cluster of databases, and a link to the program."""
-
-    def make(folder: Path) -> None:
-        user = AS_USER if os.geteuid() == 0 else ()
-        run([*user, find_program("initdb") or "initdb", "--no-locale", "--encoding=UTF8", "--auth=trust", "--no-sync",
-             "-D", folder / "cluster"])
-        (folder / "postgres").symlink_to(find_program("postgres") or "postgres")
-        write_lines(folder / "script.sql",
-                    database.make_script(20261121, scaled(120_000, scale), database.POSTGRESQL))
-
-    return make_once(files, "postgresql", scale, make, [find_program("postgres") or "postgres", "--version"])
+    user = AS_USER if os.geteuid() == 0 else ()
+    run([*user, find_program("initdb") or "initdb", "--no-locale", "--encoding=UTF8", "--auth=trust", "--no-sync",
+         "-D", folder / "cluster"])
+    (folder / "postgres").symlink_to(find_program("postgres") or "postgres")
+    write_lines(folder / "script.sql",
+                database.make_script(20261121, scaled(120_000, scale), database.POSTGRESQL))
 
 
-def redis_folder(files: str | Path, scale: float = 1.0) -> Path:
-    """Makes an empty folder for the server; redis.py makes the requests."""
-    return make_once(files, "redis", scale, lambda folder: None)
+@made_in("redis")
+def redis_folder(folder: Path, scale: float) -> None:
+    """Leaves the folder empty for the server; redis.py makes the requests."""
 
 
 def less(scale: float) -> list[str]:
@@ -296,98 +293,71 @@ def less(scale: float) -> list[str]:
     return ["-DLESS"] if scale < 0.5 else []
 
 
-def c_file(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("gcc", ["gcc", "--version"])
+def c_file(folder: Path, scale: float) -> None:
     """Makes images.i, C behind the preprocessor (less of it at a scale below 0.5), and a link to cc1."""
-
-    def make(folder: Path) -> None:
-        (folder / "images.i").write_bytes(run(["gcc", "-E", "-P", *less(scale), TO_COMPILE / "images.c"]))
-        (folder / "cc1").symlink_to(find_program("cc1") or "cc1")
-
-    return make_once(files, "gcc", scale, make, ["gcc", "--version"])
+    (folder / "images.i").write_bytes(run(["gcc", "-E", "-P", *less(scale), TO_COMPILE / "images.c"]))
+    (folder / "cc1").symlink_to(find_program("cc1") or "cc1")
 
 
-def cxx_file(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("gxx", ["g++", "--version"])
+def cxx_file(folder: Path, scale: float) -> None:
     """Makes documents.ii, C++ behind the preprocessor (less of it, as c_file does), and a link to cc1plus."""
-
-    def make(folder: Path) -> None:
-        (folder / "documents.ii").write_bytes(
-            run(["g++", "-std=c++17", "-E", "-P", *less(scale), TO_COMPILE / "documents.cpp"]))
-        (folder / "cc1plus").symlink_to(find_program("cc1plus") or "cc1plus")
-
-    return make_once(files, "gxx", scale, make, ["g++", "--version"])
+    (folder / "documents.ii").write_bytes(
+        run(["g++", "-std=c++17", "-E", "-P", *less(scale), TO_COMPILE / "documents.cpp"]))
+    (folder / "cc1plus").symlink_to(find_program("cc1plus") or "cc1plus")
 
 
-def archives(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("archives", ["g++", "--version"], ["ld", "--version"])
+def archives(folder: Path, scale: float) -> None:
     """Makes all.ld, which tells the linker the static libraries of the compiler (one at a scale below 0.5)."""
-
-    def make(folder: Path) -> None:
-        names = ALL_LIBRARIES if scale >= 0.5 else ("libc.a",)
-        paths = [os.path.realpath(run(["g++", f"-print-file-name={name}"]).decode().strip()) for name in names]
-        write_lines(folder / "all.ld", [f"INPUT({' '.join(paths)})"])
-
-    return make_once(files, "archives", scale, make, ["g++", "--version"], ["ld", "--version"])
+    names = ALL_LIBRARIES if scale >= 0.5 else ("libc.a",)
+    paths = [os.path.realpath(run(["g++", f"-print-file-name={name}"]).decode().strip()) for name in names]
+    write_lines(folder / "all.ld", [f"INPUT({' '.join(paths)})"])
 
 
-def repository(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("git", ["git", "--version"])
+def repository(folder: Path, scale: float) -> None:
     """Makes a bare repository."""
-
-    def make(folder: Path) -> None:
-        run(["git", "init", "-q", "--bare", "-b", "main", folder / "repository"], setting=GIT_SETTING)
-        stream = b"".join(history.make_history(20261121, scaled(900, scale), scaled(60, scale)))
-        run(["git", "--git-dir", folder / "repository", "fast-import", "--quiet", "--done"], setting=GIT_SETTING,
-            stdin=stream)
-
-    return make_once(files, "git", scale, make, ["git", "--version"])
+    run(["git", "init", "-q", "--bare", "-b", "main", folder / "repository"], setting=GIT_SETTING)
+    stream = b"".join(history.make_history(20261121, scaled(900, scale), scaled(60, scale)))
+    run(["git", "--git-dir", folder / "repository", "fast-import", "--quiet", "--done"], setting=GIT_SETTING,
+        stdin=stream)
 
 
-def formulas(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("formulas")
+def formulas(folder: Path, scale: float) -> None:
     """Makes large.cnf and small.cnf, formulas that cannot be satisfied, for minisat and cadical.
 
     At a scale below 0.5 they have more clauses for each variable, which is easier to refute."""
-
-    def make(folder: Path) -> None:
-        for name, variables in (("large", 240), ("small", 215)):
-            count = scaled(variables, max(scale, 0.4))
-            clauses = round(count * (problems.HARDEST if scale >= 0.5 else 2 * problems.HARDEST))
-            write_lines(folder / f"{name}.cnf", problems.make_formula(2, count, clauses))
-
-    return make_once(files, "formulas", scale, make)
+    for name, variables in (("large", 240), ("small", 215)):
+        count = scaled(variables, max(scale, 0.4))
+        clauses = round(count * (problems.HARDEST if scale >= 0.5 else 2 * problems.HARDEST))
+        write_lines(folder / f"{name}.cnf", problems.make_formula(2, count, clauses))
 
 
-def schedules(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("schedules")
+def schedules(folder: Path, scale: float) -> None:
     """Makes shop.smt2 for z3."""
-
-    def make(folder: Path) -> None:
-        jobs = scaled(10, max(scale, 0.5))
-        write_lines(folder / "shop.smt2", problems.make_schedule(1, jobs, 8, (120, 80, 65, 60)))
-
-    return make_once(files, "schedules", scale, make)
+    jobs = scaled(10, max(scale, 0.5))
+    write_lines(folder / "shop.smt2", problems.make_schedule(1, jobs, 8, (120, 80, 65, 60)))
 
 
-def proofs(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("proofs")
+def proofs(folder: Path, scale: float) -> None:
     """Makes proofs.mm for metamath."""
-
-    def make(folder: Path) -> None:
-        write_lines(folder / "proofs.mm", problems.make_proofs(20261121, scaled(4000, scale)))
-
-    return make_once(files, "proofs", scale, make)
+    write_lines(folder / "proofs.mm", problems.make_proofs(20261121, scaled(4000, scale)))
 
 
-def pictures(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("pictures")
+def pictures(folder: Path, scale: float) -> None:
     """Makes picture.ppm."""
-
-    def make(folder: Path) -> None:
-        (folder / "picture.ppm").write_bytes(pages.make_image(scaled(2400, scale), scaled(1800, scale)))
-
-    return make_once(files, "pictures", scale, make)
+    (folder / "picture.ppm").write_bytes(pages.make_image(scaled(2400, scale), scaled(1800, scale)))
 
 
-def documents_to_convert(files: str | Path, scale: float = 1.0) -> Path:
+@made_in("documents")
+def documents_to_convert(folder: Path, scale: float) -> None:
     """Makes book.xml for xsltproc, pages.ps for Ghostscript, and pages.pdf for Poppler."""
-
-    def make(folder: Path) -> None:
-        write_lines(folder / "book.xml", pages.make_book(20261121, scaled(2000, scale)))
-        write_lines(folder / "pages.ps", pages.make_postscript(20261121, scaled(450, scale)))
-        (folder / "pages.pdf").write_text(pages.make_pdf(20261121, scaled(1200, scale)), encoding="latin-1")
-
-    return make_once(files, "documents", scale, make)
+    write_lines(folder / "book.xml", pages.make_book(20261121, scaled(2000, scale)))
+    write_lines(folder / "pages.ps", pages.make_postscript(20261121, scaled(450, scale)))
+    (folder / "pages.pdf").write_text(pages.make_pdf(20261121, scaled(1200, scale)), encoding="latin-1")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hakmem.bench.runner import NOT_PRELOADED, parse_pairs
+from hakmem.phrases import signal_name
 
 if TYPE_CHECKING:
     from hakmem.records import Figures
@@ -118,12 +118,7 @@ def last_words(text: str) -> str:
 
 def ended(status: int) -> str:
     """Returns an exit status or a signal as a text."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
+    return f"exit status {status}" if status >= 0 else signal_name(-status)
 
 
 def count(command: Iterable[str | Path], preload: str | Path | None = None, env: dict[str, str] | None = None,

@@ -16,14 +16,15 @@ import click
 from hakmem import paths, writing
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
-from hakmem.bench.command import Pairs, say
+from hakmem.bench.cells import best_of
+from hakmem.bench.command import Grid, print_as, say
 from hakmem.bench.rows import choose
 from hakmem.bench.table import print_table, slices
 from hakmem.parameters import split_names
 from hakmem.screen import Console, Text, make_console
 
 if TYPE_CHECKING:
-    from hakmem.bench.allocators import Allocator, Known
+    from hakmem.bench.allocators import Allocator
     from hakmem.bench.cells import Cell
     from hakmem.bench.deterministic import SmallRow
     from hakmem.records import Entry, Result
@@ -88,27 +89,26 @@ def count_result(rows: Sequence[SmallRow], allocators: dict[str, Allocator], sub
             "instructions": count_all(rows, list(allocators.values()))}
 
 
-def count_cells(cells: Sequence[Cell], choose: Callable[[], Known], subject: str, env: Pairs, as_csv: bool,
-                resume: bool) -> Result:
-    """Counts a grid's cells on the allocators that `choose` returns. The three last are options that do not apply."""
-    if env or as_csv or resume:
+def count_cells(cells: Sequence[Cell], grid: Grid, print_tables: Callable[[Console, Result], object]) -> None:
+    """Counts the cells and prints the result."""
+    if grid.env or grid.as_csv or grid.resume:
         raise click.UsageError("--instructions goes with neither --env, --csv nor --resume")
-    chosen, trouble = choose()
+    chosen, trouble = grid.choose()
     if trouble:
         say(trouble)
-    return count_result([cell.small_row() for cell in cells], chosen, subject)
+    print_as(count_result([cell.small_row() for cell in cells], chosen, grid.subject), grid.as_json, False,
+             print_tables)
 
 
-def best_peer(figures: dict[str, float], subject: str) -> tuple[str, float] | None:
-    """Returns (name, figure) of the peer with the least figure; None if there is none."""
-    others = {name: figure for name, figure in figures.items() if name != subject}
-    return min(others.items(), key=lambda pair: pair[1]) if others and subject in figures else None
+def best_peer(figures: dict[str, float], subject: str) -> str | None:
+    """Returns the peer with the least figure; None if there is none, or the subject has no figure."""
+    return best_of(figures, [name for name in figures if name != subject]) if subject in figures else None
 
 
 def is_below_all(figures: dict[str, float], subject: str) -> bool:
     """Returns whether the subject's figure is below that of every peer that could be counted."""
     best = best_peer(figures, subject)
-    return best is not None and figures[subject] < best[1]
+    return best is not None and figures[subject] < figures[best]
 
 
 def verdict(figures: dict[str, float], subject: str) -> Text:
@@ -116,10 +116,10 @@ def verdict(figures: dict[str, float], subject: str) -> Text:
     best = best_peer(figures, subject)
     if best is None:
         return Text("-")
-    ratio = f"{figures[subject] / best[1]:.3f}" if best[1] else "-"
+    ratio = f"{figures[subject] / figures[best]:.3f}" if figures[best] else "-"
     if is_below_all(figures, subject):
-        return Text(f"below all {ratio} {best[0]}", style="green")
-    return Text(f"not below {ratio} {best[0]}", style="red")
+        return Text(f"below all {ratio} {best}", style="green")
+    return Text(f"not below {ratio} {best}", style="red")
 
 
 def figure_text(figure: float) -> str:

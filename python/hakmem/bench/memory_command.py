@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.bench import allocators as chosen_allocators
-from hakmem.bench import rows as bench_rows
-from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
+from hakmem.bench.command import Grid, grid_options, rows_of
 from hakmem.bench.table import print_notes, print_table, seconds_text, slices
 from hakmem.screen import Console
 
@@ -53,24 +51,10 @@ def print_memory(console: Console, result: Result) -> None:
 @click.option("--rows", "patterns", multiple=True, metavar="PATTERN", help="Rows whose name matches.")
 @click.option("--rounds", type=click.IntRange(1), default=ROUNDS, show_default=True, metavar="N",
               help="Rounds of each row.")
-@click.option("--name", default="memory", show_default=True, help="Name of the result files.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
-@allocator_options
-def memory(patterns: tuple[str, ...], rounds: int, name: str, out: Path | None, resume: bool, allocators: list[str],
-           everything: bool, add: tuple[str, ...], setting: tuple[str, ...], subject: str, env: Pairs,
-           warm: int | None, no_calls: bool, as_json: bool, as_csv: bool) -> None:
+@grid_options("memory")
+def memory(grid: Grid, patterns: tuple[str, ...]) -> None:
     """Measure what stays resident: sparse blocks, changing sizes, and memory that was freed.
 
     The tables show what a pattern adds to RSS when that is highest, and what is left of it after 1.5 s without a
     call."""
-    try:
-        rows = bench_rows.choose(bench_rows.load(FILE), patterns, False)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-    choose = partial(chosen_allocators.choose, allocators, add, setting, subject, everything)
-    wishes = Wishes(name=name, subject=subject, rounds_least=rounds, rounds_most=rounds, minutes=None, env=env,
-                    warm=0 if warm is None else warm)
-    result = measure_rows(rows, choose, wishes, out, None, resume)
-    print_as(result, as_json, as_csv, print_memory)
+    grid.measure(rows_of(FILE, patterns), print_memory, warm=grid.warm or 0)

@@ -236,12 +236,10 @@ def write_attacks(columns: dict[str, dict[str, str]]) -> None:
     techniques = dict.fromkeys(technique for outcomes in columns.values() for technique in outcomes)
     rows = [["technique", *columns]]
     rows += [[technique, *(column.get(technique, "-") for column in columns.values())] for technique in techniques]
-    widths = [max(map(len, cells)) for cells in zip(*rows)]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     (ATTACKS / "expected.txt").write_text("\n".join([
         "# What each build does with each attack, in the words of ../suite/expected.txt. ../suite/expect.py --update "
         "writes it.",
-        *text]) + "\n")
+        *aligned(rows)]) + "\n")
 
 
 # ---- Tables as text: a row a case, a column a build ----
@@ -255,6 +253,12 @@ def read_table(path: Path, keys: int = 4) -> dict[str, dict[str, str]]:
             for number, build in enumerate(lines[0][keys:])}
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the rows as lines whose columns stand below each other."""
+    widths = [max(map(len, cells)) for cells in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
 def write_table(path: Path, columns: dict[str, dict[str, str]], comment: Iterable[str]) -> None:
     """Writes a table of outcomes, one line for each case."""
     heading = [f"# {line}" for line in comment]
@@ -262,9 +266,7 @@ def write_table(path: Path, columns: dict[str, dict[str, str]], comment: Iterabl
     cases = [case.name for case in load_cases()]
     rows = [["kind", "size", "thread", "language", *columns]]
     rows += [[*case.split(), *(column.get(case, "-") for column in columns.values())] for case in cases]
-    widths = [max(map(len, cells)) for cells in zip(*rows)]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    path.write_text("\n".join([*heading, *text]) + "\n")
+    path.write_text("\n".join([*heading, *aligned(rows)]) + "\n")
 
 
 def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -127,25 +128,13 @@ def build_cxx(folder: str | Path, name: str) -> Path:
 # ---- For `prepare` ----
 
 
-def rust_json(files: str | Path, scale: float = 1.0) -> Path:
-    """Builds FILES/rust_json/bench_rust_json. Ignores scale: the row's command says the amount of work."""
-    del scale
-    return build_rust_json(Path(files, "rust_json"))
+def below(name: str, build: Callable[[Path], Path]) -> Callable[..., Path]:
+    """Returns the function that a row's `prepare` names: it builds a program in FILES/name. It ignores scale: the row's
+    command says the amount of work."""
+    return lambda files, scale=1.0: build(Path(files, name))
 
 
-def rust_crates(files: str | Path, scale: float = 1.0) -> Path:
-    """Builds FILES/rust_crates/bench_rust_crates. Ignores scale, as rust_json does."""
-    del scale
-    return build_rust_crates(Path(files, "rust_crates"))
-
-
-def cxx_containers(files: str | Path, scale: float = 1.0) -> Path:
-    """Builds FILES/cxx_containers/bench_cxx_containers. Ignores scale, as rust_json does."""
-    del scale
-    return build_cxx(Path(files, "cxx_containers"), "cxx_containers")
-
-
-def cxx_service(files: str | Path, scale: float = 1.0) -> Path:
-    """Builds FILES/cxx_service/bench_cxx_service. Ignores scale, as rust_json does."""
-    del scale
-    return build_cxx(Path(files, "cxx_service"), "cxx_service")
+rust_json = below("rust_json", build_rust_json)
+rust_crates = below("rust_crates", build_rust_crates)
+cxx_containers = below("cxx_containers", partial(build_cxx, name="cxx_containers"))
+cxx_service = below("cxx_service", partial(build_cxx, name="cxx_service"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hakmem import paths
+from hakmem.phrases import signal_name
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator
@@ -127,14 +128,6 @@ def launch(words: Sequence[str], *, env: dict[str, str], preload: str | None = "
             sys.stderr.flush()
         tail = read_tail(err)
         return parse_pairs(text), output, tail, unloaded[0].decode(errors="replace") if unloaded else None
-
-
-def signal_name(number: int) -> str:
-    """Returns the name of a signal."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def judge(row: Row, whole: Figures, tail: str, unloaded: str | None, limit: float,

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from hakmem.bench import machine, misuse
-from hakmem.bench.allocators import parse_pair
+from hakmem.bench.allocators import check_names, parse_pair
 from hakmem.bench.table import print_table
 from hakmem.parameters import split_names
 from hakmem.peers import PeersError, load_peers
@@ -48,9 +48,7 @@ def find_builds(add: Sequence[str]) -> dict[str, misuse.Build]:
 def choose_builds(found: dict[str, misuse.Build], names: Sequence[str], add: Sequence[str]) -> list[misuse.Build]:
     """Returns the named builds, or HAKMEM's, glibc and the hardened peers; tells which of those are absent."""
     if names:
-        unknown = [name for name in names if name not in found]
-        if unknown:
-            raise click.UsageError(f"no such allocator: {', '.join(unknown)} (there are {', '.join(found)})")
+        check_names(names, found)
         return [found[name] for name in names]
     absent = [name for name in PEERS if name not in found]
     if absent:

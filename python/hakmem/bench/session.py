@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hakmem.bench import calls, machine, statistics
+from hakmem.bench.progress import Display
 from hakmem.bench.runner import Conditions, run_once
 from hakmem.bench.schedule import (
-    Block, Plan, State, estimate, failed_too_often, next_block, rotated, time_left, uncertainty, warm_mib)
+    Plan, State, estimate, failed_too_often, next_block, rotated, time_left, uncertainty, warm_mib)
 from hakmem.bench.store import FORMAT, JOURNAL_FORMAT
 from hakmem.report.columns import round_result
 
@@ -19,40 +20,11 @@ if TYPE_CHECKING:
     from hakmem.records import Entry, Record, Result, Sample
 
 
-class Display(Protocol):
-    """What shows the progress of a run."""
-
-    def block(self, block: Block, estimated: float, left: float) -> None:
-        """A block begins."""
-
-    def step(self, row: str, allocator: str, number: int | None) -> None:
-        """A run of a row on an allocator begins."""
-
-    def done(self, block: Block, seconds: float) -> None:
-        """A block is over."""
-
-
 class Writer(Protocol):
     """What keeps the journal of a run."""
 
     def write(self, kind: str, value: Any) -> None:
         """Writes one entry."""
-
-
-class Quiet:
-    """A progress display that shows nothing."""
-
-    def block(self, block: Block, estimated: float, left: float) -> None:
-        """A block begins."""
-        pass
-
-    def step(self, row: str, allocator: str, number: int | None) -> None:
-        """A run of a row on an allocator begins."""
-        pass
-
-    def done(self, block: Block, seconds: float) -> None:
-        """A block is over."""
-        pass
 
 
 def run_round(plan: Plan, row: Row, allocators: dict[str, Allocator], conditions: Conditions, state: State,
@@ -93,7 +65,7 @@ def run_calls(plan: Plan, row: Row, allocators: dict[str, Allocator], conditions
 def run_session(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], conditions: Conditions,
                 state: State, journal: Writer, progress: Display | None = None) -> None:
     """Runs wanted blocks while one fits into the time. rows: {name: Row}. Adds results to `state`."""
-    progress = progress or Quiet()
+    progress = progress or Display()
     before = state.elapsed()
     began = time.monotonic()
     known: dict[tuple[str, int], float] = {}

@@ -92,6 +92,13 @@ def read_journal(path: Path) -> tuple[Record, State]:
     return header, state
 
 
+def resume(path: Path, now: Record) -> tuple[Record, State]:
+    """Returns (header, State) of a run that goes on with its journal. now: the header that it would begin with."""
+    then, state = read_journal(path)
+    check_header(path, then, json.loads(json.dumps(now)))
+    return {**now, **{key: then[key] for key in ("date", "command", "load_before")}}, state
+
+
 def check_header(path: Path, then: Record, now: Record) -> None:
     """Raises a click error that names the first difference between a run to be resumed and this one."""
     for part in MUST_AGREE:

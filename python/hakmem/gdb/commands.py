@@ -85,11 +85,17 @@ class Hakmem(gdb.Command):
         super().__init__("hakmem", gdb.COMMAND_DATA, gdb.COMPLETE_NONE, True)
 
 
-class Info(gdb.Command):
-    """Where the memory is: hakmem info"""
+class Command(gdb.Command):
+    """A command below `hakmem`, of the class's name."""
+
+    completes = gdb.COMPLETE_NONE
 
     def __init__(self) -> None:
-        super().__init__("hakmem info", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
+        super().__init__(f"hakmem {type(self).__name__.lower()}", gdb.COMMAND_DATA, self.completes)
+
+
+class Info(Command):
+    """Where the memory is: hakmem info"""
 
     def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
@@ -106,11 +112,8 @@ class Info(gdb.Command):
               f"of retained, {bytes_column(totals.huge_cached)} of freed huge blocks")
 
 
-class Classes(gdb.Command):
+class Classes(Command):
     """The size classes in use: hakmem classes"""
-
-    def __init__(self) -> None:
-        super().__init__("hakmem classes", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
@@ -122,11 +125,8 @@ class Classes(gdb.Command):
                     for row in shot.classes])
 
 
-class Heaps(gdb.Command):
+class Heaps(Command):
     """The heaps and the threads they serve: hakmem heaps"""
-
-    def __init__(self) -> None:
-        super().__init__("hakmem heaps", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
@@ -139,11 +139,10 @@ class Heaps(gdb.Command):
                     for heap in shot.threads])
 
 
-class Block(gdb.Command):
+class Block(Command):
     """What is at an address: hakmem block EXPRESSION"""
 
-    def __init__(self) -> None:
-        super().__init__("hakmem block", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
+    completes = gdb.COMPLETE_EXPRESSION
 
     def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
@@ -161,14 +160,11 @@ class Block(gdb.Command):
         print(f"{address:#x}: {place_text(shot, place)}")
 
 
-class Walk(gdb.Command):
+class Walk(Command):
     """The live blocks of a size class: hakmem walk SIZE | class NUMBER | huge [-n COUNT]
 
 SIZE is what a program asked for: the class that serves it is walked. COUNT lines are shown, 1000 if it is not said,
 all with 0."""
-
-    def __init__(self) -> None:
-        super().__init__("hakmem walk", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""

@@ -125,7 +125,7 @@ def show_process(pid: int, as_json: bool) -> None:
         descriptor = find(memory)
         if "guard" not in descriptor.roots:
             raise click.ClickException(f"process {pid}: its HAKMEM {descriptor.version} has no guards")
-        state = descriptor.unpack("guard", memory.read(descriptor.roots["guard"], descriptor.types["guard"]))
+        state = descriptor.root(memory, "guard")
     except LiveError as error:
         raise click.ClickException(str(error)) from error
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.clean import clean
 from hakmem.heap.profile_pb2 import Profile
-from hakmem.heap.symbolize import symbolize
+from hakmem.heap.symbolize import Strings, symbolize
 
 if TYPE_CHECKING:
     from hakmem.guard.file import Module, Report
@@ -31,15 +31,9 @@ def name_frames(reports: Sequence[Report],
                 debug_folders: Iterable[Path] = ()) -> tuple[list[dict[int, list[Frame]]], list[str]]:
     """Returns [{address: [Frame]}] of the reports, in their order, and sentences about what could not be done."""
     profile = Profile(string_table=[""])
-    strings = {"": 0}
+    place = Strings(profile).place
     mappings: dict[Module, int] = {}
     locations: dict[tuple[int, int], int] = {}
-
-    def place(text: str) -> int:
-        if text not in strings:
-            strings[text] = len(profile.string_table)
-            profile.string_table.append(text)
-        return strings[text]
 
     def mapping_of(module: Module) -> int:
         if module not in mappings:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hakmem.clean import clean
-from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError
 from hakmem.heap.labels import LabelSums, Wanted
-from hakmem.heap.sites import NOWHERE
+from hakmem.heap.sites import NOWHERE, add
 from hakmem.heap.stacks import Frame, Heap, Stack
 
 # Marks a sample whose labels did not fit (src/profile/labels.h).
@@ -90,10 +89,8 @@ def rows_of(heap: Heap, key: str) -> dict[str, Row]:
         value = value_of(stack, key)
         row = found.setdefault(value, Row(value, [0] * width, [0] * width, {}))
         own = row.sites.setdefault(stack.frames[0].name if stack.frames else NOWHERE, [0] * width)
-        for place, (after, before) in enumerate(zip_strict(stack.values, stack.base)):
-            row.values[place] += after
-            row.base[place] += before
-            own[place] += after - before
+        for sums, figures in ((row.values, stack.values), (row.base, stack.base), (own, stack.changes)):
+            add(sums, figures)
     return found
 
 

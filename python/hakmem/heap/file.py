@@ -14,6 +14,7 @@ from hakmem import writing
 from hakmem.clean import clean
 from hakmem.heap.profile_pb2 import Profile
 
+# The first bytes of a compressed file.
 GZIP = b"\x1f\x8b"
 # Limits: bytes of a profile's file, and bytes after unpacking. A profile of 100,000 sites has 30 MiB, which gzip packs
 # to a fifth. Data that gzip packs to less than a hundredth is no profile.

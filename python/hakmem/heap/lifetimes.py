@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hakmem.heap.sites import NOWHERE, SiteKey, label
+from hakmem.heap.sites import SiteKey, leaf_of
 
 if TYPE_CHECKING:
     from hakmem.heap.stacks import Heap
@@ -47,8 +47,7 @@ def lives_of(heap: Heap, lines: bool) -> dict[SiteKey | None, Lives]:
         objects = stack.values[freed] - stack.base[freed]
         if objects == 0:
             continue
-        key = label(stack.frames[0], lines) if stack.frames else NOWHERE
-        for lives in (in_all, found.setdefault(key, Lives())):
+        for lives in (in_all, found.setdefault(leaf_of(stack, lines), Lives())):
             lives.freed += objects
             lives.total += stack.values[lifetime] - stack.base[lifetime]
             if stack.lived_from is not None:

@@ -19,11 +19,12 @@ from hakmem.elf import build_id_in
 from hakmem.foreign import Mapping
 from hakmem.heap.interval import HALF, MORE, NONE, variances
 from hakmem.heap.profile_pb2 import Profile
-from hakmem.heap.symbolize import symbolize
+from hakmem.heap.symbolize import Strings, symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Unreadable
 from hakmem.live.sites import PYTHON_MARK, Function, HeapSites, Label, Site, Size, python_frame, read_sites
 
 if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Sample
     from hakmem.live.descriptor import Descriptor
 
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
@@ -206,6 +207,15 @@ def bucket_begin(bucket: int) -> int:
     return 1 << (bucket - 1) if bucket else 0
 
 
+def put_labels(sample: Sample, labels: Iterable[Label], text: Callable[[str], int]) -> None:
+    """Adds the labels of a site to a sample. text(value): returns the place of a string."""
+    for one in labels:
+        if one.number is None:
+            sample.label.add(key=text(one.key), str=text(one.text))
+        else:
+            sample.label.add(key=text(one.key), num=one.number, num_unit=text(one.text))
+
+
 class Making:
     """Makes a Profile from a Look. types: (name, unit) of each sample type, by default the library's."""
 
@@ -276,11 +286,7 @@ class Making:
         for own, value in values.items():
             if any(value):
                 sample = self.profile.sample.add(location_id=stack, value=value[:len(self.types)])
-                for one in labels:
-                    if one.number is None:
-                        sample.label.add(key=self.text(one.key), str=self.text(one.text))
-                    else:
-                        sample.label.add(key=self.text(one.key), num=one.number, num_unit=self.text(one.text))
+                put_labels(sample, labels, self.text)
                 if own is not None:
                     key, unit, number = own
                     sample.label.add(key=self.text(key), num=number, num_unit=self.text(unit))
@@ -371,9 +377,8 @@ def counts(values: Values) -> str:
 
 def symbols_of(memory: MappedMemory, addresses: Iterable[int]) -> dict[int, str]:
     """Returns {address: the linker's name of the function there} for addresses that have one."""
-    profile, texts, code = Profile(), {"": 0}, code_of(memory)
-    code.put(profile, lambda value: texts.setdefault(value, len(texts)))
-    profile.string_table.extend(texts)
+    profile, code = Profile(string_table=[""]), code_of(memory)
+    code.put(profile, Strings(profile).place)
     for address in dict.fromkeys(addresses):
         if number := code.number(address):
             profile.location.add(id=address, address=address, mapping_id=number)

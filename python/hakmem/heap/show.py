@@ -96,6 +96,13 @@ def print_title(console: Console, title: str) -> None:
     console.print(Text(title, style="bold"), soft_wrap=not console.leaves_out)
 
 
+def print_first(table: Table, title: str, number: int, count: int, what: str = "sites") -> None:
+    """Prints a table of the first `number` of `count` rows, below its title."""
+    console = make_console()
+    print_title(console, title + (f", the first {number} of {count} {what}" if count > number else ""))
+    console.print(table)
+
+
 def print_facts(heap: Heap, files: Sequence[AnySource], base: AnySource | None) -> None:
     """Prints the facts about the profile."""
     table = Table(show_header=False)
@@ -111,13 +118,12 @@ def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, L
     """Prints the first sites as a table. whole: the total that shares are taken of. lives: the lifetimes of the
     sites, if the profile has them."""
     name, unit = heap.types[index]
+    title = title_of(name) + (", change" if heap.compared else "")
     sites = [site for site in sites if site.flat_change(index) or site.cum_change(index)]
     if not sites:
-        make_console().print(Text(f"{title_of(name)}{', change' if heap.compared else ''}: none", style="bold"))
+        make_console().print(Text(f"{title}: none", style="bold"))
         return
-    names = [kind for kind, _ in heap.types]
-    objects = name.replace("_space", "_objects")
-    counted = names.index(objects) if objects != name and objects in names else None
+    counted = heap.objects_of(index)
     table = Table()
     share = "of base" if heap.compared else "share"
     for figure in ("flat", "cum"):
@@ -147,24 +153,18 @@ def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, L
         table.add_row(*(Text(cell)
                         for cell in (*cells, site.name, *([labels_cell(site.labels, index)] if labelled else []),
                                      site.where(index))))
-    console = make_console()
-    more = f", the first {number} of {len(sites)} sites" if len(sites) > number else ""
-    print_title(console, f"{title_of(name)}{', change' if heap.compared else ''}{more}")
-    console.print(table)
+    print_first(table, title, number, len(sites))
 
 
 def print_labels(heap: Heap, rows: dict[str, Row], key: str, index: int, number: int, whole: int) -> None:
     """Prints the values of a label with most, and the site that has most under each value."""
     name, unit = heap.types[index]
     found = ordered(rows, index)
-    console = make_console()
-    change = ", change" if heap.compared else ""
+    title = title_of(name) + (", change" if heap.compared else "")
     if not found:
-        console.print(Text(f"{title_of(name)}{change}: none", style="bold"))
+        make_console().print(Text(f"{title}: none", style="bold"))
         return
-    names = [kind for kind, _ in heap.types]
-    objects = name.replace("_space", "_objects")
-    counted = names.index(objects) if objects != name and objects in names else None
+    counted = heap.objects_of(index)
     table = Table()
     for head, spare in (("flat", 0), ("of base" if heap.compared else "share", 1),
                         *([("objects", 2)] if counted is not None else [])):
@@ -176,9 +176,7 @@ def print_labels(heap: Heap, rows: dict[str, Row], key: str, index: int, number:
         if counted is not None:
             cells.append(value_text(row.change(counted), "count", heap.compared))
         table.add_row(*(Text(text) for text in (*cells, row.value, row.most(index))))
-    more = f", the first {number} of {len(found)} values" if len(found) > number else ""
-    print_title(console, f"{title_of(name)}{change} by {key}{more}")
-    console.print(table)
+    print_first(table, f"{title} by {key}", number, len(found), "values")
 
 
 def markdown_of(heap: Heap, index: int, files: Sequence[AnySource], base: AnySource | None, by: str, number: int,
@@ -224,10 +222,7 @@ def print_lifetimes(sites: Sequence[Site], lives: dict[SiteKey | None, Lives], n
         table.add_row(*(Text(cell) for cell in (
             value_text(of_site.freed, "count"), duration_text(of_site.mean()),
             *(share_text(objects, of_site.freed) if objects else "" for objects in of_site.spans), site.name)))
-    console = make_console()
-    more = f", the first {number} of {len(freed)} sites" if len(freed) > number else ""
-    print_title(console, f"Lifetimes of what was freed, each column from its head to the next{more}")
-    console.print(table)
+    print_first(table, "Lifetimes of what was freed, each column from its head to the next", number, len(freed))
 
 
 def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary], number: int) -> None:
@@ -242,11 +237,8 @@ def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary
     for site, row in found[:number]:
         table.add_row(*(Text(cell) for cell in (
             value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.counts()), site.name)))
-    console = make_console()
-    more = f", the first {number} of {len(found)} sites" if len(found) > number else ""
-    print_title(console, "Of what was freed: by the allocating thread before its next N allocations, later, or "
-                         f"elsewhere{more}")
-    console.print(table)
+    print_first(table, "Of what was freed: by the allocating thread before its next N allocations, later, or elsewhere",
+                number, len(found))
 
 
 def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mapping[int, Sequence[int]]], index: int,
@@ -254,9 +246,7 @@ def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mappi
     """Prints how the figure of each of the first sites spreads over the sizes of its blocks. Shares in a site's own
     row are of the whole, those of its sizes of the site."""
     name, unit = heap.types[index]
-    names = [kind for kind, _ in heap.types]
-    objects = name.replace("_space", "_objects")
-    counted = names.index(objects) if objects != name and objects in names else None
+    counted = heap.objects_of(index)
     table = Table()
     for head, spare in (("flat", 0), ("share", 1), *([("objects", 2)] if counted is not None else []), ("size", 0)):
         table.add_column(head, justify="right", no_wrap=True, spare=spare)
@@ -273,13 +263,10 @@ def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mappi
     for site in shown[:number]:
         found = spread(sizes.get(site.key, {}), index)
         total = sum(abs(values[index]) for _, values in found)
-        row([site.flat_change(place) for place in range(len(names))], whole, "", "", site.name, "bold")
+        row([site.flat_change(place) for place in range(len(heap.types))], whole, "", "", site.name, "bold")
         for size, values in found:
             row(values, total, size, "█" * max(1, round(BAR * abs(values[index]) / total)), "")
-    console = make_console()
-    more = f", the first {number} of {len(shown)} sites" if len(shown) > number else ""
-    print_title(console, f"{title_of(name)}{', change' if heap.compared else ''} by size of block{more}")
-    console.print(table)
+    print_first(table, f"{title_of(name)}{', change' if heap.compared else ''} by size of block", number, len(shown))
 
 
 def print_tree(heap: Heap, root: Node, index: int, least: float, whole: int) -> None:

@@ -84,6 +84,11 @@ def label(frame: Frame, lines: bool) -> SiteKey:
     return (frame.name, frame.file) if frame.module == PYTHON else frame.name
 
 
+def leaf_of(stack: Stack, lines: bool) -> SiteKey:
+    """Returns the key of the site that allocated what a stack counts."""
+    return label(stack.frames[0], lines) if stack.frames else NOWHERE
+
+
 def place_of(frame: Frame, lines: bool) -> str:
     """Returns where a site's code is."""
     return frame.place() if lines else frame.file or frame.module
@@ -129,9 +134,7 @@ def note_line(site: Site, frame: Frame, innermost: bool, stack: Stack) -> None:
 
 def note_change(sums: dict[K, list[int]], key: K, stack: Stack) -> None:
     """Adds the stack's change to the sums of a key."""
-    values = sums.setdefault(key, [0] * len(stack.values))
-    for place, (value, before) in enumerate(zip_strict(stack.values, stack.base)):
-        values[place] += value - before
+    add(sums.setdefault(key, [0] * len(stack.values)), stack.changes)
 
 
 def both(values: Sequence[int], base: Sequence[int]) -> list[int]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hakmem.compat import zip_strict
-from hakmem.heap.sites import NOWHERE, Site, SiteKey, label, order
+from hakmem.heap.sites import Site, SiteKey, add, leaf_of, note_change, order
 from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
@@ -34,10 +33,7 @@ def sizes_of(heap: Heap, lines: bool) -> dict[SiteKey, dict[int, list[int]]]:
     for stack in heap.stacks:
         if stack.size is None and (stack.lived_from, stack.calls_from) != (None, None):
             continue
-        key = label(stack.frames[0], lines) if stack.frames else NOWHERE
-        sums = found.setdefault(key, {}).setdefault(stack.size or OTHER, [0] * len(heap.types))
-        for place, (value, before) in enumerate(zip_strict(stack.values, stack.base)):
-            sums[place] += value - before
+        note_change(found.setdefault(leaf_of(stack, lines), {}), stack.size or OTHER, stack)
     return found
 
 
@@ -50,9 +46,7 @@ def spread(sizes: Mapping[int, Sequence[int]], index: int) -> list[tuple[str, li
     merged: dict[int, list[int]] = {}
     for size, values in kept.items():
         bound = 1 << (size - 1).bit_length() if size else OTHER
-        sums = merged.setdefault(bound, [0] * len(values))
-        for place, value in enumerate(values):
-            sums[place] += value
+        add(merged.setdefault(bound, [0] * len(values)), values)
     return [(f"up to {size_text(size, False)}" if size else size_text(size), merged[size])
             for size in sorted(merged, key=by_size)]
 
@@ -82,9 +76,7 @@ def rows_of(heap: Heap, sites: Iterable[Site], sizes: Mapping[SiteKey, Mapping[i
             most: int) -> list[tuple[Site, list[tuple[str, int, int | None]]]]:
     """Returns (site, [(name of a size, figure, objects)]) of the sites with most of a figure, as spread() says; at most
     `most` sites. objects is None if the profile does not count them."""
-    names = [name for name, _ in heap.types]
-    objects = names[index].replace("_space", "_objects")
-    counted = names.index(objects) if objects != names[index] and objects in names else None
+    counted = heap.objects_of(index)
     shown = [site for site in order(sites, index, "flat", heap.compared) if site.flat_change(index)]
     return [(site, [(size, values[index], None if counted is None else values[counted])
                     for size, values in spread(sizes.get(site.key, {}), index)]) for site in shown[:most]]

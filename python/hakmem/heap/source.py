@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import click
 
 from hakmem.clean import clean
-from hakmem.heap.file import FILE_MOST, ProfileError, parse_profile, read_profile
+from hakmem.heap.file import FILE_MOST, GZIP, ProfileError, parse_profile, read_profile
 from hakmem.parameters import FILE, Parameter
 from hakmem.processes import ProcessParameter, all_processes, bearers, pid_of
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
 
 # How long to wait for a server, besides the seconds for which the server shall observe the process, counted twice.
-# The first bytes of a compressed file.
-GZIP = b"\x1f\x8b"
 SECONDS = 60
 
 

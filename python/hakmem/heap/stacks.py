@@ -76,6 +76,11 @@ class Stack:
     calls_from: int | None = None
     variances: Variances = ()  # of values and base together (interval.py); empty: all 0
 
+    @property
+    def changes(self) -> list[int]:
+        """How much each figure changed against the base."""
+        return [value - before for value, before in zip_strict(self.values, self.base)]
+
 
 @dataclass
 class Heap:
@@ -98,6 +103,12 @@ class Heap:
         if name not in names:
             raise ProfileError(f"no such sample type: {name}; the profile has {', '.join(names)}")
         return names.index(name)
+
+    def objects_of(self, index: int) -> int | None:
+        """Returns the place of the figure that counts the objects of a figure of bytes; None if there is none."""
+        names = [name for name, _ in self.types]
+        objects = names[index].replace("_space", "_objects")
+        return names.index(objects) if objects != names[index] and objects in names else None
 
     def total(self, index: int) -> int:
         """Returns the total of a figure, in a comparison the change."""

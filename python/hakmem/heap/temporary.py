@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hakmem.heap.lifetimes import FREED, OWN_FREED
-from hakmem.heap.sites import NOWHERE, Site, SiteKey, label
+from hakmem.heap.sites import Site, SiteKey, leaf_of
 
 if TYPE_CHECKING:
     from hakmem.heap.stacks import Heap
@@ -50,8 +50,7 @@ def temporary_of(heap: Heap, lines: bool) -> dict[SiteKey, Temporary]:
         change, by_own = (stack.values[place] - stack.base[place] for place in (freed, own))
         if change == by_own == 0:
             continue
-        key = label(stack.frames[0], lines) if stack.frames else NOWHERE
-        row = found.setdefault(key, Temporary())
+        row = found.setdefault(leaf_of(stack, lines), Temporary())
         row.freed += change
         row.own += by_own
         if stack.calls_from is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -115,7 +114,7 @@ def looks_at(memory: ProcessMemory, descriptor: Descriptor, every: float,
                 note = "the heap profile was started or stopped, or the program became another: what came after is left out"
                 break
             looks.append(seen)
-            rss.append(rss_of(memory))
+            rss.append(memory.rss())
             if len(looks) == 1:
                 click.echo(f"hakmem heap: looks at process {memory.pid} every {every:g} s for {seconds:g} s; Ctrl-C "
                            "ends it earlier", err=True)
@@ -141,11 +140,6 @@ def follows(before: HeapSites, after: HeapSites) -> bool:
         site.address for site in before.sites] == [site.address for site in after.sites[:len(before.sites)]]
 
 
-def rss_of(memory: ProcessMemory) -> int:
-    """Returns the RSS of a process in bytes."""
-    return int(memory.proc_text("statm").split()[1]) * os.sysconf("SC_PAGESIZE")
-
-
 def told(count: int, passed: float, seconds: float) -> None:
     """Shows the progress in one line, if standard error is a terminal."""
     if sys.stderr.isatty():
@@ -153,17 +147,10 @@ def told(count: int, passed: float, seconds: float) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-class Numbered(Making):
-    """A Profile in the making, whose one sample type is the number of the site."""
-
-    def __init__(self, seen: Look) -> None:
-        super().__init__(seen, "inuse_space", (("site", "count"),))
-
-
 def of_looks(looks: list[Look], rss: list[int], names: list[str], full: bool, note: str) -> Timeline:
     """Returns the Timeline of looks at a process."""
     last = looks[-1]
-    made = Numbered(last)
+    made = Making(last, "inuse_space", [("site", "count")])  # a sample is the number of its site
     for number, site in enumerate(last.heap.sites, 1):
         made.add(site.frames, {None: (number,)})
     profile = made.finished(0)

@@ -53,13 +53,6 @@ class NoSites(ProfileError):
     """The process takes no heap profile."""
 
 
-class WhyMaking(Making):
-    """A Profile in the making, with the sample types above."""
-
-    def __init__(self, seen: Look) -> None:
-        super().__init__(seen, "above_space", [(name, unit) for name, (unit, _) in TYPES.items()])
-
-
 def look(source: Process, idle_seconds: float | None = None) -> tuple[Why, Profile]:
     """Returns (Why, Profile) of a process; raises NoSites if there is no profile that tells sites apart."""
     from hakmem.live import LiveError, ProcessMemory
@@ -77,7 +70,7 @@ def profile_of(memory: ProcessMemory, why: Why, source: object) -> Profile:
     if why.heap is None:
         raise NoSites(why.missing)
     seen = Look(why.version, time.time_ns(), time.monotonic_ns(), why.heap, code_of(memory), memory.pid)
-    made = WhyMaking(seen)
+    made = Making(seen, "above_space", [(name, unit) for name, (unit, _) in TYPES.items()])
     for site in why.heap.sites:
         share = why.sites.get(site.address, Share())
         values = tuple(round(figure(share)) for _, figure in TYPES.values())

@@ -6,10 +6,9 @@ lies anywhere in a block counts as a pointer to the block."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from hakmem.live.descriptor import find
 from hakmem.live.heap import Reader as HeapReader
 from hakmem.live.huge import read_huge
 from hakmem.live.memory import LiveError, ProcessMemory, Unreadable, name_of, sense
+from hakmem.live.pages import PAGE, Pagemap, PagemapError, sweep_of
 from hakmem.live.sites import Reader as SitesReader
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 WORD = np.dtype("<u8")
 # Memory is read in pieces of this size. Unreadable pages in a piece (a truncated file, a device) are left out.
-PIECE, PAGE = 16 << 20, 4096
+PIECE = 16 << 20
 # Of mappings from this size on, only touched pages are read: a sanitizer's shadow has terabytes. The two highest bits
-# of an entry of /proc/PID/pagemap tell whether its page is in memory or swapped out.
-SPARSE_LEAST, PAGEMAP_ENTRY, PAGEMAP_THERE = 16 << 20, 8, np.uint64(3 << 62)
-PAGES_AT_ONCE = 1 << 21
+# of a page's flags tell whether it is in memory or swapped out.
+SPARSE_LEAST, TOUCHED = 16 << 20, bytes(flags >> 6 != 0 for flags in range(256))
+FLAGS_AT_ONCE = 8 << 30  # bytes of address space
 # Bytes below the stack pointer that a function may use (the red zone of x86-64).
 RED_ZONE = 128
 # Shared memory, which a program may keep pointers in. Reading another device may change it.
@@ -161,8 +161,7 @@ class Process:
             heap = reader.read()
             if heap.mean != 1:
                 raise NotRecorded(f"{name_of(memory)} does not record every block: HAKMEM_RECORD_ALL did not reach it")
-            table = descriptor.unpack("record_table", memory.read(
-                descriptor.roots["profile_records"], descriptor.types["record_table"]))
+            table = descriptor.root(memory, "profile_records", "record_table")
             return self.sorted_blocks(heap.sites, *self.records(table["places"], table["capacity"]))
 
     def records(self, places: int, capacity: int) -> tuple[Words, Words, Words, Words]:
@@ -225,25 +224,14 @@ class Process:
         """Returns the parts of a range whose pages were touched."""
         if end - start < SPARSE_LEAST:
             return [(start, end)]
-        size = os.sysconf("SC_PAGESIZE")
+        first = start // PAGE * PAGE
         try:
-            with open(f"/proc/{self.ending.thread}/pagemap", "rb", buffering=0) as file:
-                return [
-                    part for first in range(start // size, -(-end // size), PAGES_AT_ONCE)
-                    for part in self.touched_pages(file, size, first, min(first +
-                                                                          PAGES_AT_ONCE, -(-end // size)), start, end)
-                ]
-        except OSError:
+            with Pagemap(self.ending.thread) as pages:
+                there = sweep_of((at, pages.flags(at, min(FLAGS_AT_ONCE, end - at)).translate(TOUCHED))
+                                 for at in range(first, end, FLAGS_AT_ONCE))
+        except (OSError, PagemapError):
             return [(start, end)]
-
-    @staticmethod
-    def touched_pages(file: BinaryIO, size: int, first: int, last: int, start: int, end: int) -> list[tuple[int, int]]:
-        """Returns the touched ranges of some pages, by the open pagemap."""
-        file.seek(first * PAGEMAP_ENTRY)
-        there = (np.frombuffer(file.read((last - first) * PAGEMAP_ENTRY), WORD) & PAGEMAP_THERE) != 0
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8)))
-        return [(max((first + one) * size, start), min((first + other) * size, end))
-                for one, other in zip(edges[::2].tolist(), edges[1::2].tolist())]
+        return [(max(low, start), min(high, end)) for low, high in zip(there.start, there.end)]
 
     # ---- Roots ----
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from hakmem.heap.file import ProfileError
 from hakmem.heap.labels import Labels, labels_of
-from hakmem.heap.outside import Code, code_of
+from hakmem.heap.outside import Code, code_of, put_labels
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.stacks import Frame, frames_of, without_allocator
-from hakmem.heap.symbolize import symbolize
+from hakmem.heap.symbolize import Strings, symbolize
 from hakmem.leaks.memory import Blocks, Graph, Process
 from hakmem.leaks.suppressions import Caller, Suppression
 from hakmem.live.memory import sense
@@ -148,10 +148,8 @@ def count_known(seen: Seen, known: dict[int, Suppression], mask: Mask) -> None:
 def name_stacks(seen: Seen, numbers: Sequence[int],
                 debug_folders: Iterable[Path]) -> tuple[Stacks, dict[int, Labels], Profile, list[str]]:
     """Returns ({site's number: (frames, Callers)}, {its number: its labels}, the Profile that they are in, notes)."""
-    profile, texts = Profile(period=1), {"": 0}
-
-    def text(value: str) -> int:
-        return texts.setdefault(value, len(texts))
+    profile = Profile(period=1, string_table=[""])
+    text = Strings(profile).place
     for name, unit in TYPES:
         profile.sample_type.add(type=text(name), unit=text(unit))
     profile.default_sample_type = text("inuse_space")
@@ -167,12 +165,7 @@ def name_stacks(seen: Seen, numbers: Sequence[int],
                 locations.add(address)
                 profile.location.add(id=address, address=address, mapping_id=seen.code.number(address))
         sample = profile.sample.add(location_id=addresses, value=[0, number])
-        for one in seen.blocks.sites[number].labels:
-            if one.number is None:
-                sample.label.add(key=text(one.key), str=text(one.text))
-            else:
-                sample.label.add(key=text(one.key), num=one.number, num_unit=text(one.text))
-    profile.string_table.extend(texts)
+        put_labels(sample, seen.blocks.sites[number].labels, text)
     labels = {number: labels_of(profile, sample) for number, sample in zip(numbers, profile.sample)}
     notes: list[str]
     try:

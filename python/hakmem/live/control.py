@@ -104,15 +104,10 @@ class Control:
     def state(self) -> State:
         """Returns the State of the process."""
         with sense(self.memory):
-            profile, guard = self.root("profile"), self.root("guard")
-            options = self.descriptor.unpack(
-                "options", self.memory.read(self.descriptor.roots["hak_options"], self.descriptor.types["options"]))
+            profile, guard = (self.descriptor.root(self.memory, name) for name in ("profile", "guard"))
+            options = self.descriptor.root(self.memory, "hak_options", "options")
             return State(bool(profile["on"]), profile["mean"], bool(guard["on"]), options["heap_profile_rate"],
                          options["guard_rate"])
-
-    def root(self, name: str) -> dict[str, int]:
-        """Returns the numbers in a struct that the descriptor names."""
-        return self.descriptor.unpack(name, self.memory.read(self.descriptor.roots[name], self.descriptor.types[name]))
 
     def field(self, name: str) -> tuple[int, int]:
         """Returns (address, size) of a field."""
@@ -167,7 +162,7 @@ class Control:
         if place is None or place.size != 1:
             return {}
         tables = {}
-        for address in untorn(self.caches):
+        for address in untorn(self.memory, self.caches):
             table = self.memory.read(address + place.offset, place.count)
             if self.is_table(table):
                 tables[address + place.offset] = table
@@ -178,15 +173,13 @@ class Control:
     def caches(self) -> list[int]:
         """Returns the addresses of the caches of live threads."""
         reader = Reader(self.memory, self.descriptor)
-        self.memory.begin_look()
-        with sense(self.memory):
-            reader.read_roots()
-            reader.read_slots()
-            reader.read_heaps()
-            self.sizes = reader.classes["size"]
-            return [heap["cache"] for heap in reader.heaps
-                    if heap["state"] == self.descriptor.constants["HEAP_LIVE"] and heap["cache"]
-                    and not heap["cache_purged"] and reader.in_metadata(heap["cache"])]
+        reader.read_roots()
+        reader.read_slots()
+        reader.read_heaps()
+        self.sizes = reader.classes["size"]
+        return [heap["cache"] for heap in reader.heaps
+                if heap["state"] == self.descriptor.constants["HEAP_LIVE"] and heap["cache"]
+                and not heap["cache_purged"] and reader.in_metadata(heap["cache"])]
 
     def is_table(self, table: bytes) -> bool:
         """Returns whether the bytes are a cache's table: the class, or its run, of each multiple of 16 bytes."""

@@ -55,7 +55,7 @@ def departure_of(memory: ProcessMemory) -> Departure:
     from hakmem.live.descriptor import find
 
     descriptor = find(memory)
-    options = descriptor.unpack("options", memory.read(descriptor.roots["hak_options"], descriptor.types["options"]))
+    options = descriptor.root(memory, "hak_options", "options")
     return departure({name: options[name] for name in ("purge_delay", "purge_thread")}, has_purge_thread(memory))
 
 

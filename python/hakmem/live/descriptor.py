@@ -180,6 +180,11 @@ class Descriptor:
         picker = self.picker(name)
         return dict(zip_strict(picker.names, next(iter(picker.rows(data)))))
 
+    def root(self, memory: Memory, name: str, kind: str = "") -> dict[str, int]:
+        """Returns the numbers in the struct at a root. kind: the struct's name, if it is not the root's."""
+        kind = kind or name
+        return self.unpack(kind, memory.read(self.roots[name], self.types[kind]))
+
 
 def find(memory: MappedMemory) -> Descriptor:
     """Returns the Descriptor of the copy of HAKMEM that serves the process: the one with the most memory in use."""
@@ -196,8 +201,7 @@ def find(memory: MappedMemory) -> Descriptor:
 
 def in_use(memory: Memory, descriptor: Descriptor) -> int:
     """Returns the bytes of slabs and huge blocks."""
-    pool = descriptor.unpack("shared_pool", memory.read(descriptor.roots["shared_pool"],
-                                                        descriptor.types["shared_pool"]))
+    pool = descriptor.root(memory, "shared_pool")
     return pool["units_used"] * descriptor.constants["UNIT_SIZE"] + pool["huge_bytes"]
 
 

@@ -22,7 +22,7 @@ from hakmem.compat import bit_count, zip_strict
 from hakmem.live.descriptor import NUMBERS, USER_END, Damaged, Descriptor, find
 from hakmem.live.huge import HugeState, read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
-from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
+from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, begin_look, name_of, sense
 from hakmem.live.model import (
     ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, Scope, SizeClass, Slab, Snapshot, Thread, Totals,
     Units)
@@ -57,11 +57,14 @@ class Torn(LiveError):
     """Something changed while it was read, so that it makes no sense."""
 
 
-def untorn(attempt: Callable[[], T]) -> T:
-    """Returns what attempt() returns. Tries again a few times if what it reads changes meanwhile or makes no sense."""
+def untorn(memory: Memory, attempt: Callable[[], T]) -> T:
+    """Returns what attempt() makes of one look at the memory. Tries again a few times if what it reads changes
+    meanwhile or makes no sense."""
     for left in reversed(range(TRIES)):
         try:
-            return attempt()
+            begin_look(memory)
+            with sense(memory):
+                return attempt()
         except (Torn, Unreadable):
             if left == 0:
                 raise
@@ -75,12 +78,7 @@ def snapshot(memory: MappedMemory, descriptor: Descriptor | None = None) -> Snap
 
 def snapshot_by(memory: Memory, descriptor: Descriptor) -> Snapshot:
     """Returns the Snapshot of the process or core behind `memory`, whose Descriptor is known."""
-    def attempt() -> Snapshot:
-        if hasattr(memory, "begin_look"):
-            memory.begin_look()
-        with sense(memory):
-            return Reader(memory, descriptor).snapshot()
-    return untorn(attempt)
+    return untorn(memory, lambda: Reader(memory, descriptor).snapshot())
 
 
 class Reader:
@@ -245,8 +243,7 @@ class Reader:
         bodies = self.memory.read_many([(heap["body"], size) for heap in there])
         # {the heap's address: its body}
         self.bodies = {heap["address"]: data for heap, data in zip_strict(there, bodies)}
-        now = self.descriptor.unpack("registry", self.memory.read(
-            self.descriptor.roots["registry"], self.descriptor.types["registry"]))
+        now = self.descriptor.root(self.memory, "registry")
         if now["folds"] != self.registry["folds"]:
             raise Torn("heaps ended while their counters were read")
 
@@ -413,8 +410,7 @@ class Reader:
         self.profile = []
         if "table_memory" not in self.descriptor.roots:
             return
-        memory = self.descriptor.unpack("table_memory", self.memory.read(
-            self.descriptor.roots["table_memory"], self.descriptor.types["table_memory"]))
+        memory = self.descriptor.root(self.memory, "table_memory")
         address = memory["maps"]
         seen: set[int] = set()
         while address:
@@ -432,8 +428,7 @@ class Reader:
         self.guard, self.guarded, self.guarded_live = [], 0, 0
         if "guard" not in self.descriptor.roots:
             return
-        guard = self.descriptor.unpack("guard", self.memory.read(
-            self.descriptor.roots["guard"], self.descriptor.types["guard"]))
+        guard = self.descriptor.root(self.memory, "guard")
         if guard["bytes"]:
             if guard["start"] % PAGE or guard["live"] > guard["count"]:
                 raise Torn("the figures of guarded blocks make no sense")

@@ -34,8 +34,7 @@ class HugeState:
 
 def read_huge(memory: Memory, descriptor: Descriptor, heap_ids: dict[int, int]) -> HugeState:
     """Returns the HugeState. Reads a few times until the records agree with the figures."""
-    inside = descriptor.unpack("huge_inside",
-                               memory.read(descriptor.roots["huge_inside"], descriptor.types["huge_inside"]))
+    inside = descriptor.root(memory, "huge_inside")
     for _ in range(TRIES):
         state = read_once(memory, descriptor, inside, heap_ids)
         if sum(block.bytes for block in state.blocks if block.live) == state.live_bytes:

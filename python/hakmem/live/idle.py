@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hakmem.live.memory import LiveError, ProcessMemory, Unreadable
-from hakmem.live.pages import HEADER, PAGE, Sweep
+from hakmem.live.memory import LiveError, ProcessMemory, Unreadable, begin_look
+from hakmem.live.pages import PAGE, Sweep, read_areas
 from hakmem.units import bytes_text
 
 # Bytes read at once, and the most that are compared. A GiB takes about two seconds, once before and once after.
@@ -75,8 +75,7 @@ class Watch:
 
     def piece(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yields the same for one piece. Halves the piece if a part of it is gone."""
-        if hasattr(self.memory, "begin_look"):
-            self.memory.begin_look()
+        begin_look(self.memory)
         try:
             data = self.memory.read(start, end - start)
         except Unreadable:
@@ -90,19 +89,9 @@ class Watch:
 
     def referenced(self) -> tuple[int, int]:
         """Returns (bytes read or written, resident bytes) of the mappings in which the ranges lie."""
-        found = rss = 0
-        inside = False
-        for line in self.memory.proc_text("smaps").split("\n"):
-            if HEADER.match(line):
-                start, end = (int(part, 16) for part in line.split(" ", 1)[0].split("-"))
-                inside = any(start < last and first < end for first, last in self.ranges)
-            elif inside and line.startswith(("Rss:", "Referenced:")):
-                name, value = line.split(":")
-                if name == "Rss":
-                    rss += int(value.split()[0]) * 1024
-                else:
-                    found += int(value.split()[0]) * 1024
-        return found, rss
+        areas = [area for area in read_areas(self.memory)
+                 if any(area.mapping.start < last and first < area.mapping.end for first, last in self.ranges)]
+        return sum(area.referenced for area in areas), sum(area.rss for area in areas)
 
 
 def resident_runs(sweep: Sweep, start: int, end: int) -> list[tuple[int, int]]:

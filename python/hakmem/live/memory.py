@@ -66,6 +66,12 @@ class MappedMemory(Memory, Protocol):
         """Opens the file behind a mapping; None if it is not available."""
 
 
+def begin_look(memory: Memory) -> None:
+    """Limits how much a look at a running process reads; a core has no limit."""
+    if isinstance(memory, ProcessMemory):
+        memory.begin_look()
+
+
 @contextmanager
 def sense(memory: Memory) -> Iterator[None]:
     """Turns errors that a hostile or damaged process causes in a reader into a LiveError of one line."""
@@ -168,6 +174,10 @@ class ProcessMemory:
                 break
             got -= size
         raise Unreadable(f"process {self.pid}: nothing to read at {address:#x} ({os.strerror(number)})")
+
+    def rss(self) -> int:
+        """Returns the RSS in bytes."""
+        return int(self.proc_text("statm").split()[1]) * os.sysconf("SC_PAGESIZE")
 
     def mappings(self) -> list[Mapping]:
         """Returns the Mappings of /proc/PID/maps."""

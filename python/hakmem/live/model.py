@@ -220,19 +220,27 @@ TIERS = ("FULL", "HOT", "DRAINING", "EMPTY")
 
 
 @dataclass
-class Snapshot:
-    """The heap at one moment, as far as a running process has one."""
+class Figures:
+    """What metrics need of a look at a process."""
 
     time: float
     pid: int | None
     command: str
     version: str
+    counters: dict[str, int]
     totals: Totals
     classes: list[SizeClass]
     threads: list[Thread]
     pools: list[Pool]
+    block_pools: list[BlockPool]
+    scopes: list[Scope]
+
+
+@dataclass
+class Snapshot(Figures):
+    """The heap at one moment, as far as a running process has one."""
+
     huge: list[Huge]
-    counters: dict[str, int]
     options: dict[str, int | str | None]
     block_sizes: list[int]  # by class
     class_blocks: list[int]  # blocks of a slab, by class
@@ -244,12 +252,10 @@ class Snapshot:
     cached_blocks: dict[int, int]  # address of each block in a thread cache -> id of the heap whose thread has it
     profile_maps: list[tuple[int, int]] = field(default_factory=list)  # of the heap profile's tables: address, bytes
     guard_maps: list[tuple[int, int]] = field(default_factory=list)  # of guarded blocks: address, bytes
-    block_pools: list[BlockPool] = field(default_factory=list)
     head_maps: list[tuple[int, int]] = field(default_factory=list)  # what is mapped of the head: address, bytes
     slots_end: int = 0  # the number behind the last slot that is mapped
     foreign_slots: list[int] = field(default_factory=list)  # numbers of slots that somebody else's mapping lies in
     hardened: bool = False  # by libhakmem-secure, or by a setting that earlier versions had
-    scopes: list[Scope] = field(default_factory=list)
 
     def withheld(self, class_id: int) -> int:
         """Returns the blocks of each slab of the class that are never handed out, as bits: a hardened process withholds

@@ -68,12 +68,15 @@ class Area:
     rss: int = 0
     swap: int = 0
     huge: int = 0  # of rss: in anonymous huge pages
+    dirty: int = 0  # of rss: written by this process, and shared with no other
+    referenced: int = 0  # of rss: read or written since the kernel's marks were cleared
     odd: bool = False  # what the map of pages tells of it is not what Rss counts
 
 
 def read_areas(memory: ProcessMemory) -> list[Area]:
     """Returns all mappings with their figures in smaps."""
-    areas, names = [], {"Rss": "rss", "Swap": "swap", "AnonHugePages": "huge"}
+    areas, names = [], {"Rss": "rss", "Swap": "swap", "AnonHugePages": "huge", "Private_Dirty": "dirty",
+                        "Referenced": "referenced"}
     for line in memory.proc_text("smaps").split("\n"):
         if HEADER.match(line):
             areas.append(Area(parse_mapping(line)))

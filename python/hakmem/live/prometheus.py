@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -15,7 +15,7 @@ from hakmem.phrases import capital
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from hakmem.live.model import BlockPool, Pool, Scope, SizeClass, Snapshot, Thread, Totals
+    from hakmem.live.model import Figures, Scope, Snapshot
 
 NUMBERS = {
     "huge_blocks": "Live blocks above 1 MiB",
@@ -33,18 +33,6 @@ POOLS = {
 # {label `state`: the fields of Pool that it sums}, as in src/observe/export_prometheus.c. A series for each SuperSlab
 # would be thousands.
 UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "clean": ("untouched_units", "guard_units")}
-
-
-class Figures(Protocol):
-    """A Snapshot, or the parts of it that metrics need."""
-
-    counters: dict[str, int]
-    totals: Totals
-    classes: list[SizeClass]
-    threads: list[Thread]
-    pools: list[Pool]
-    block_pools: list[BlockPool]
-    scopes: list[Scope]
 
 
 class Snapshots:

@@ -14,7 +14,7 @@ from hakmem.clean import clean_bytes
 from hakmem.compat import zip_strict
 from hakmem.live.descriptor import Descriptor, Field, Picker, find
 from hakmem.live.heap import Torn, untorn
-from hakmem.live.memory import LiveError, MappedMemory, name_of, sense
+from hakmem.live.memory import LiveError, MappedMemory, name_of
 from hakmem.paths import COMMAND
 
 # Sites that are read at once: they lie next to each other.
@@ -119,13 +119,7 @@ def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> He
     if not all(name in descriptor.types for name in NEEDED):
         raise LiveError(f"{name_of(memory)}: its HAKMEM {descriptor.version} does not say where its heap profile is; "
                         "it is only in the file that HAKMEM_HEAP_PROFILE names")
-
-    def attempt() -> HeapSites:
-        if hasattr(memory, "begin_look"):
-            memory.begin_look()
-        with sense(memory):
-            return Reader(memory, descriptor).read()
-    return untorn(attempt)
+    return untorn(memory, lambda: Reader(memory, descriptor).read())
 
 
 class Reader:
@@ -150,7 +144,8 @@ class Reader:
 
     def read(self) -> HeapSites:
         """Returns the HeapSites."""
-        state, places = self.root("profile", "profile"), self.root("profile_sites", "site_list")
+        state = self.descriptor.root(self.memory, "profile")
+        places = self.descriptor.root(self.memory, "profile_sites", "site_list")
         if not state["started_ns"]:
             raise ProfileOff(
                 f"{name_of(self.memory)} takes no heap profile: `{COMMAND} heap --start "
@@ -170,10 +165,6 @@ class Reader:
         if "least" in peak:
             made.peak_bytes = peak["bytes"], peak["sampled"] / made.one, peak["least"]
         return made
-
-    def root(self, name: str, kind: str) -> dict[str, int]:
-        """Returns the numbers in a struct that the descriptor names."""
-        return self.descriptor.unpack(kind, self.memory.read(self.descriptor.roots[name], self.descriptor.types[kind]))
 
     def damaged(self, what: str) -> Torn:
         """Returns the error for a list that makes no sense."""
@@ -207,7 +198,8 @@ class Reader:
         if not self.knows_sizes:
             return []
         by_address = {site.address: site for site in sites}
-        places, each = self.root("profile_sizes", "site_size_list"), self.descriptor.types["site_size"]
+        places = self.descriptor.root(self.memory, "profile_sizes", "site_size_list")
+        each = self.descriptor.types["site_size"]
         found: list[Size] = []
         address = places["first"]
         if places["count"] > SIZES_MOST or places["count"] * each > sum(end - start for start, end in self.ranges):
@@ -248,7 +240,7 @@ class Reader:
         """Fills in the sites' labels. Older HAKMEMs have none."""
         if not self.knows_labels or not any(site.label_set for site in sites):
             return
-        places, size = self.root("label_sets", "label_sets"), self.descriptor.types["label_set"]
+        places, size = self.descriptor.root(self.memory, "label_sets"), self.descriptor.types["label_set"]
         address, count, found = places["first"], places["count"], {}
         if count > SETS_MOST:
             raise self.damaged(f"names {count:,} sets of labels")
@@ -289,7 +281,7 @@ class Reader:
         if not all(name in self.descriptor.fields
                    for name in PYTHON_NEEDED) or "python_codes" not in self.descriptor.roots:
             return {}
-        places = self.root("python_codes", "python_codes")
+        places = self.descriptor.root(self.memory, "python_codes")
         address, count, size = places["first"], places["count"], self.descriptor.types["python_code"]
         if count > FUNCTIONS_MOST:
             raise self.damaged(f"names {count:,} functions of Python")
@@ -316,9 +308,9 @@ class Reader:
             self.read_sums(sites)
             return {}
         for _ in range(ROUNDS):
-            peak = self.root("table_peak", "table_peak")
+            peak = self.descriptor.root(self.memory, "table_peak")
             self.read_sums(sites, peak["epoch"])
-            if self.root("table_peak", "table_peak")["epoch"] == peak["epoch"]:
+            if self.descriptor.root(self.memory, "table_peak")["epoch"] == peak["epoch"]:
                 break
         return peak
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.explain import Explanation, claims_of, explanation_of
 from hakmem.live.idle import Idle, Watch
-from hakmem.live.memory import LiveError, ProcessMemory, name_of, sense
+from hakmem.live.memory import LiveError, ProcessMemory, begin_look, name_of, sense
 from hakmem.live.moment import Moment, take_moment
 from hakmem.live.pages import PAGE, Pagemap
 from hakmem.live.pins import SPARSE, Kept, Pick, Places, divide, pick_of
@@ -190,8 +190,7 @@ class Maker:
             raise LiveError(f"{name_of(self.memory)}: its HAKMEM {self.descriptor.version} does not say of samples "
                             "what this needs; "
                             "use the tools of that HAKMEM")
-        table = self.descriptor.unpack("record_table", self.memory.read(
-            self.descriptor.roots["profile_records"], self.descriptor.types["record_table"]))
+        table = self.descriptor.root(self.memory, "profile_records", "record_table")
         size, picker = self.descriptor.types["record"], self.descriptor.picker("record", *RECORD)
         if table["capacity"] > RECORDS_MOST:
             raise LiveError(f"{name_of(self.memory)}: its table of {table['capacity']:,} samples makes no sense")
@@ -203,8 +202,7 @@ class Maker:
 
     def by_site(self, heap: HeapSites, exact: bool) -> dict[int, Share]:
         """Returns {a site's address: its Share}."""
-        if hasattr(self.memory, "begin_look"):
-            self.memory.begin_look()
+        begin_look(self.memory)
         known = {site.address for site in heap.sites}
         sites: dict[int, Share] = {}
         picks: defaultdict[int, list[Pick]] = defaultdict(list)

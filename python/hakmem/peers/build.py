@@ -17,7 +17,7 @@ from typing import Optional
 from hakmem import paths
 from hakmem.compat import read_toml
 from hakmem.peers import Peer, PeersError, digest_of, probe, read_manifest, write_manifest
-from hakmem.peers.progress import Display, Quiet
+from hakmem.peers.progress import Display
 from hakmem.peers.recipes import HERE, RECIPES, SHARED_STEPS, Recipe
 from hakmem.peers.steps import Steps
 
@@ -72,7 +72,7 @@ def fetch_sources(folder: Path, progress: Display | None = None) -> Path:
     if are_fetched(folder):
         return crates
     require_cargo()
-    progress = progress or Quiet()
+    progress = progress or Display()
     shutil.rmtree(crates, ignore_errors=True)
     progress.begin("sources", folder / "fetch.log")
     try:
@@ -196,7 +196,7 @@ def build_peer(recipe: Recipe, folder: Path, known: Peer | None, anew: bool,
             return known, False
     if stamped[0] != made_of:
         shutil.rmtree(place, ignore_errors=True)
-    progress = progress or Quiet()
+    progress = progress or Display()
     progress.begin(recipe.name, place / "build.log")
     try:
         steps = Steps(recipe.name, place / "build.log", progress)

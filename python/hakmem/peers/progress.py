@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import click
 
@@ -21,33 +20,17 @@ REDRAWN = 0.5
 TAIL = 400
 
 
-class Display(Protocol):
-    """What shows the progress of a build."""
+class Display:
+    """What is told of the progress of a build. This class shows nothing."""
 
     def begin(self, name: str, log: str | Path) -> None:
-        """The build of a peer begins."""
+        """The build of a peer begins. log: the file of its output."""
 
     def step(self, words: Sequence[str]) -> None:
-        """A command begins."""
+        """A command of the build begins."""
 
     def end(self) -> None:
         """The build is over."""
-
-
-class Quiet:
-    """A progress display that shows nothing."""
-
-    def begin(self, name: str, log: str | Path) -> None:
-        """The build of a peer begins."""
-        pass
-
-    def step(self, words: Sequence[str]) -> None:
-        """A command begins."""
-        pass
-
-    def end(self) -> None:
-        """The build is over."""
-        pass
 
 
 def step_text(words: Sequence[str]) -> str:
@@ -72,7 +55,7 @@ def last_line(log: Path) -> str:
     return "" if last.startswith("$ ") else last
 
 
-class Progress:
+class Progress(Display):
     """Shows the progress on standard error: one line that is redrawn on a terminal, else a line from time to time."""
 
     def __init__(self) -> None:

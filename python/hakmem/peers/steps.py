@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from hakmem.peers import PeersError
-from hakmem.peers.progress import Display, Quiet
+from hakmem.peers.progress import Display
 
 # A build takes its settings from its recipe, not from the shell that it is started from.
 FOREIGN = re.compile(r"^(CC|CXX|CPP|\w*FLAGS|LIBS|(LD|CMAKE|MALLOC|MIMALLOC)_\w+|GLIBC_TUNABLES)$")
@@ -22,7 +22,7 @@ class Steps:
     def __init__(self, name: str, log: str | Path, progress: Display | None = None) -> None:
         self.name = name
         self.log = Path(log)
-        self.progress = progress or Quiet()
+        self.progress = progress or Display()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from hakmem.apart import Failed, Late, in_steps
@@ -13,7 +12,6 @@ from hakmem.live.heap import snapshot
 from hakmem.live.memory import UNSOUND, LiveError, NoPermission, NoProcess, ProcessMemory, problem_text
 from hakmem.processes import Process, all_processes
 
-PAGE = os.sysconf("SC_PAGESIZE")
 # Limits of a look at one process: seconds, and bytes of address space.
 SECONDS, SPACE_MOST = 20, 8 << 30
 
@@ -40,14 +38,6 @@ class Survey:
     unseen: int
 
 
-def resident(pid: int) -> int | None:
-    """Returns RSS in bytes, or None."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-    except (OSError, ValueError, IndexError):
-        return None
-
-
 def figures(row: Row, memory: ProcessMemory) -> None:
     """Fills in the figures of the heap."""
     descriptor = find(memory)
@@ -64,7 +54,7 @@ def look_at(process: Process, known: dict[tuple[str, int, str, int], bool]) -> d
         memory = ProcessMemory(process.pid)
         if not may_serve(memory, known):
             return None
-        row.rss = resident(memory.pid)
+        row.rss = memory.rss()
         figures(row, memory)
     except NoPermission:
         return "unseen"

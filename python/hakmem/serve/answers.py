@@ -16,7 +16,6 @@ R = TypeVar("R", bound=web.StreamResponse)
 T = TypeVar("T")
 
 
-
 class Key(str, Generic[T]):
     """A key of what an application keeps: aiohttp's AppKey, which versions before 3.9 lack."""
 
@@ -46,15 +45,20 @@ class NoSuchProcess(web.HTTPNotFound):
     """The PID is not served here."""
 
 
-def no_such_process(text: str, served: str) -> NoSuchProcess:
-    """Returns the error for a PID that is not served."""
-    return NoSuchProcess(text=f"process {clean(text, SHOWN)!r} is not served here; served are {served}")
+def known(watches: Watches, text: str) -> Watch:
+    """Returns the Watch of a PID, without looking at it; raises NoSuchProcess if there is none."""
+    watch = watches.known(text)
+    if watch is None:
+        raise NoSuchProcess(
+            text=f"process {clean(text, SHOWN)!r} is not served here; served are {watches.served()}")
+    return watch
 
 
 async def wanted(request: web.Request, text: str) -> Watch:
     """Returns the Watch of a PID in an address. Its looks go on."""
+    watches = WATCHES.of(request.app)
     try:
-        return await WATCHES.of(request.app).wanted(text)
+        return await watches.wanted(known(watches, text))
     except NoProcess as error:
         raise web.HTTPGone(text=str(error)) from error
     except LiveError as error:

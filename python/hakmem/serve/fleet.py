@@ -14,17 +14,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hakmem.live.memory import UNSOUND, LiveError, problem_text
 from hakmem.live.model import Totals
-from hakmem.serve.metrics import Subject
 from hakmem.serve.places import place_of
 from hakmem.serve.target import Late, Target
-from hakmem.serve.watch import Seen, Watch, Watches
-
-if TYPE_CHECKING:
-    from hakmem.serve.answers import NoSuchProcess
+from hakmem.serve.watch import Seen, Subject, Watch, Watches
 
 LABELS = ("unit", "container", "pod", "command")
 OTHERS = ("", "", "", "(others)")
@@ -218,12 +214,10 @@ class Fleet(Watches):
             return self.watches[text]
         return self.watch_of(int(text)) if text.isdigit() and int(text) in self.rows else None
 
-    async def wanted(self, text: str) -> Watch:
-        """Returns the Watch of a process, which looks at it each second as long as requests come."""
+    async def wanted(self, watch: Watch) -> Watch:
+        """Returns the Watch of a known process, which looks at it each second as long as requests come."""
+        text = str(watch.pid)
         if text not in self.watches:
-            watch = self.known(text)
-            if watch is None:
-                raise self.no_such(text)
             if len(self.watches) >= OPEN_MOST:
                 await self.close(min(self.opened, key=lambda one: self.opened[one][0]))
             await watch.look()
@@ -235,11 +229,9 @@ class Fleet(Watches):
         self.opened[text] = time.monotonic(), self.opened[text][1]
         return self.watches[text]
 
-    def no_such(self, text: str) -> NoSuchProcess:
-        """Returns the error for a PID that is not in the list."""
-        from hakmem.serve.answers import no_such_process
-
-        return no_such_process(text, f"{len(self.rows)} processes, which /api/processes lists")
+    def served(self) -> str:
+        """Returns how many processes there are, for a message."""
+        return f"{len(self.rows)} processes, which /api/processes lists"
 
     def close_idle(self) -> None:
         """Ends the Watches for which no requests come."""

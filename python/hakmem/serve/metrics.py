@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
-from hakmem.live.prometheus import Figures, Snapshots
+from hakmem.live.prometheus import Snapshots
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from hakmem.serve.watch import Watches
+    from hakmem.serve.watch import Subject, Watches
 
 M = TypeVar("M", GaugeMetricFamily, CounterMetricFamily)
-
-
-@dataclass
-class Subject:
-    """A process, or the sums of a group of processes. name: the values of its labels. shot: of a group, it has no
-    tables. age: seconds since the look."""
-
-    name: tuple[str, ...]
-    processes: int
-    shot: Figures
-    rss: int
-    resident: dict[str, int]
-    minor_faults: int
-    major_faults: int
-    took: float
-    age: float = 0
-    up: bool = True
 
 
 class Processes:

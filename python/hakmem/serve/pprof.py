@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hakmem.live.memory import LiveError, NoProcess
 from hakmem.serve.access import LATER_SECONDS
-from hakmem.serve.answers import PPROF, WATCHES, Key, fresh, whole_number
+from hakmem.serve.answers import PPROF, WATCHES, Key, fresh, known, whole_number
 from hakmem.serve.target import Target
 
 if TYPE_CHECKING:
@@ -126,10 +126,7 @@ def selected(request: web.Request) -> Watch | None:
         text = watches.pid_named(name) or name
     if text is None:
         return watches.only()
-    watch = watches.known(text)
-    if watch is None:
-        raise watches.no_such(text)
-    return watch
+    return known(watches, text)
 
 
 async def outcome(answer: Awaitable[T]) -> T:

@@ -7,16 +7,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
-from hakmem.live.model import BlockPool, Pool, Scope, SizeClass, Thread, Totals
+from hakmem.live.model import BlockPool, Figures, Pool, Scope, SizeClass, Thread, Totals
 from hakmem.live.sample import rates
-from hakmem.serve.metrics import Subject
 from hakmem.serve.target import Target
-
-if TYPE_CHECKING:
-    from hakmem.serve.answers import NoSuchProcess
 
 # How many looks are kept for the charts.
 HISTORY = 600
@@ -43,20 +39,20 @@ class Point:
 
 
 @dataclass
-class Shot:
-    """The parts of a snapshot that metrics need."""
+class Subject:
+    """A process, or the sums of a group of processes. name: the values of its labels. shot: of a group, it has no
+    tables. age: seconds since the look."""
 
-    time: float
-    pid: int | None
-    command: str
-    version: str
-    counters: dict[str, int]
-    totals: Totals
-    classes: list[SizeClass]
-    threads: list[Thread]
-    pools: list[Pool]
-    block_pools: list[BlockPool]
-    scopes: list[Scope]
+    name: tuple[str, ...]
+    processes: int
+    shot: Figures
+    rss: int
+    resident: dict[str, int]
+    minor_faults: int
+    major_faults: int
+    took: float
+    age: float = 0
+    up: bool = True
 
 
 class Seen:
@@ -67,7 +63,7 @@ class Seen:
         self.at, self.took, self.program = told.pop("at"), told.pop("took"), told.pop("program")
         self.heap, self.rss, self.resident = told, told["rss"], told["resident"]
         self.minor_faults, self.major_faults = told["minor_faults"], told["major_faults"]
-        self.shot = Shot(
+        self.shot = Figures(
             **{name: told[name] for name in ("time", "pid", "command", "version", "counters")},
             totals=Totals(**told["totals"]), classes=[SizeClass(**row) for row in told["classes"]],
             threads=[Thread(**row) for row in told["threads"]], pools=[Pool(**row) for row in told["pools"]],
@@ -120,17 +116,13 @@ class Watches:
         """Returns the Watch of a PID."""
         return self.watches.get(text)
 
-    async def wanted(self, text: str) -> Watch:
-        """Returns the Watch of a PID, whose looks go on."""
-        if text not in self.watches:
-            raise self.no_such(text)
-        return self.watches[text]
+    async def wanted(self, watch: Watch) -> Watch:
+        """Returns a known Watch, whose looks go on."""
+        return watch
 
-    def no_such(self, text: str) -> NoSuchProcess:
-        """Returns the error for a PID that is not served."""
-        from hakmem.serve.answers import no_such_process
-
-        return no_such_process(text, ", ".join(self.watches))
+    def served(self) -> str:
+        """Returns which processes there are, for a message."""
+        return ", ".join(self.watches)
 
     def marks(self) -> list[tuple[str, int]]:
         """Returns what changes when the metrics do."""

@@ -116,9 +116,8 @@ class Worker:
     def do_switches(self) -> dict[str, object]:
         """Returns whether the profile is on and whether it can be switched. `sites` is 0 before the first start."""
         descriptor, memory = self.descriptor(), self.sampler.memory
-        profile = descriptor.unpack("profile", memory.read(descriptor.roots["profile"], descriptor.types["profile"]))
-        sites = descriptor.unpack("site_list",
-                                  memory.read(descriptor.roots["profile_sites"], descriptor.types["site_list"]))
+        profile = descriptor.root(memory, "profile")
+        sites = descriptor.root(memory, "profile_sites", "site_list")
         return {"on": bool(profile["on"]), "mean": profile["mean"], "sites": sites["count"],
                 "can": "outside" in descriptor.roots}
 

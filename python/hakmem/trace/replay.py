@@ -27,17 +27,8 @@ def choose_allocators(names: Sequence[str],
                       additions: Iterable[str]) -> tuple[dict[str, allocators.Allocator], str | None]:
     """Returns {name: Allocator} of those asked for, or of all there are, and why there are no peers, if so."""
     found, trouble = allocators.known()
-    added: dict[str, allocators.Allocator] = {}
-    for text in additions:
-        name, library = allocators.parse_pair(text, "--add", "NAME=LIBRARY")
-        if name in found or name in added:
-            raise click.UsageError(f"--add {name}=...: there is an allocator of that name already")
-        added[name] = allocators.from_library(name, library)
-    found.update(added)
-    for name in names:
-        if name not in found:
-            raise click.UsageError(f"no such allocator: {name} (there are {', '.join(found)})"
-                                       + (f"; {trouble}" if trouble else ""))
+    added = allocators.add_libraries(found, additions)
+    allocators.check_names(names, found, trouble)
     chosen = {name: found[name] for name in found if not names or name in names or name in added}
     return chosen, None if names else trouble
 

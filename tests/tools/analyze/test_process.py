@@ -15,7 +15,7 @@ import blackbox
 from hakmem.analyze import process as live
 from hakmem.analyze.glibc import walk
 from hakmem.analyze.process import Findings, advice_on
-from hakmem.analyze.words import command_text
+from hakmem.analyze.show import command_text
 from hakmem.processes import Process
 
 KIB, MIB = 1 << 10, 1 << 20

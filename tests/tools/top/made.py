@@ -45,7 +45,7 @@ def made(step=0, at=None):
         pools=[Pool("HOT", 1, 3, 0, 0, 28), Pool("EMPTY", 0, 0, 0, 0, 0)],
         huge=[Huge(0x7f0000000000, 8 * MIB, True, None)], counters=counters(3 * step), options={}, block_sizes=SIZES,
         class_blocks=BLOCKS, units=units(), head=(0, 2 * MIB), metadata_slots=[], superslab_size=2 * MIB,
-        unit_size=65536, cached_blocks={})
+        unit_size=65536, cached_blocks={}, block_pools=[], scopes=[])
     resident = Resident(live=8 * MIB, cached=MIB, free_in_slab=MIB, retained=2 * MIB, metadata=MIB, other=7 * MIB,
                         superslabs=[2 * MIB, 65536])
     return Sample(at=float(step) if at is None else at, took=0.01, shot=shot, rss=20 * MIB + 4096 * step,
