@@ -1,7 +1,5 @@
 #include "observe/output.h"
 
-#include <errno.h>
-
 #include "base/format.h"
 #include "base/stderr.h"
 #include "os/file.h"
@@ -86,32 +84,4 @@ bool output_path(char *path, size_t capacity, const char *pattern)
     }
     path[length] = '\0';
     return true;
-}
-
-const char *output_reason(int error)
-{
-    switch (error) {
-    case ENOENT:
-        return "no such directory";
-    case EACCES:
-    case EPERM:
-        return "no permission";
-    case EISDIR:
-        return "it is a directory";
-    case ENOTDIR:
-        return "a part of the path is no directory";
-    case EROFS:
-        return "the file system is read-only";
-    case ENOSPC:
-        return "no space is left";
-    case ENAMETOOLONG:
-        return "the path is too long";
-    case EMFILE:
-    case ENFILE:
-        return "too many files are open";
-    case EPIPE:
-        return "nobody reads the pipe";
-    default:
-        return "an error of the system";
-    }
 }
