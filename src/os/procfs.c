@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/errno.h"
 #include "base/format.h"
 
 enum {
@@ -168,7 +169,7 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
                           struct os_memory_bounds *bounds)
 {
     static char text[FILE_CAPACITY];
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     bool told = pressure == NULL;
     size_t length = file_read(membership, text, sizeof text, true);
     *bounds = (struct os_memory_bounds){ SIZE_MAX, SIZE_MAX, 0 };
@@ -181,7 +182,6 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
     }
     if (!told)
         (void)pressure_read(pressure, &bounds->stall_percent);
-    errno = saved_errno;
 }
 
 /* ---- The process itself ---- */
@@ -189,19 +189,16 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
 /* Number `field`, from 0. */
 static size_t statm_pages(const char *statm, unsigned field)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     char text[NUMBER_CAPACITY * 3];
-    uint64_t pages = 0;
+    uint64_t pages;
     size_t length = file_read(statm, text, sizeof text, false);
     const char *at = text;
     for (; field && at; field--) {
         at = memchr(at, ' ', length - (size_t)(at - text));
         at = at ? at + 1 : NULL;
     }
-    if (at == NULL || !parse_decimal(at, &pages))
-        pages = 0;
-    errno = saved_errno;
-    return pages;
+    return at != NULL && parse_decimal(at, &pages) ? pages : 0;
 }
 
 size_t procfs_resident_pages(const char *statm) { return statm_pages(statm, 1); }
@@ -234,11 +231,10 @@ char *const *procfs_own_environment(const char *file)
     static char bytes[ENVIRONMENT_BYTES];
     static char *entries[ENVIRONMENT_ENTRIES + 1];
     static bool known;
-    int saved_errno = errno, fd;
-    if (known || (fd = file_open(file)) < 0) {
-        errno = saved_errno;
+    BASE_KEEP_ERRNO;
+    int fd;
+    if (known || (fd = file_open(file)) < 0)
         return entries;
-    }
     known = true;
 
     /* The file may have megabytes. Each entry is stored at `start` as it comes, and dropped at the first letter that
@@ -265,6 +261,5 @@ char *const *procfs_own_environment(const char *file)
         }
     }
     (void)syscall(SYS_close, fd);
-    errno = saved_errno;
     return entries;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <link.h>
 
+#include "base/errno.h"
 #include "os/maps.h"
 #include "os/os.h"
 #include "os/peek.h"
@@ -117,10 +118,9 @@ HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
 HAK_NOINLINE unsigned os_unwind_until(struct unwind_frame *frames, unsigned capacity,
                                       bool (*stop)(void *argument, unsigned count), void *argument)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     unsigned count = os_tables_walk(frames, capacity, is_on_stack, stop, argument);
 
-    errno = saved_errno;
     return count;
 }
 
@@ -185,10 +185,9 @@ static void find_own(bool no_lock)
 
 bool os_unwind_prepare(enum unwind_kind kind, bool no_lock)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     find_own(no_lock);
     unwinder.tables = kind != UNWIND_POINTERS && os_tables_can();
-    errno = saved_errno;
     return unwinder.tables || kind != UNWIND_TABLES;
 }
