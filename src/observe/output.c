@@ -67,21 +67,3 @@ void output_line(struct output *output, const char *format, ...)
     piece[length++] = '\n'; /* in the place of the NUL */
     output_add(output, piece, length);
 }
-
-bool output_path(char *path, size_t capacity, const char *pattern)
-{
-    size_t length = 0;
-
-    for (; *pattern; pattern++) {
-        char number[16] = { *pattern, '\0' };
-        size_t digits = 1;
-        if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == '%') && *pattern++ && *pattern == 'p')
-            digits = base_format(number, sizeof number, "%u", os_process_id());
-        if (digits >= capacity - length)
-            return false;
-        __builtin_memcpy(path + length, number, digits);
-        length += digits;
-    }
-    path[length] = '\0';
-    return true;
-}

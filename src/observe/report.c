@@ -75,7 +75,7 @@ static void print_to_file(enum hak_stats_format format, const char *pattern)
     char path[4096];
     int file, error, late;
 
-    if (!output_path(path, sizeof path, pattern)) {
+    if (!os_file_path(path, sizeof path, pattern, 0, NULL)) {
         base_message("HAKMEM_STATS_FILE: with %s replaced, the path is longer than %zu characters", "%p",
                      sizeof path - 1);
         return;

@@ -80,6 +80,28 @@ int os_file_close(int file)
     return syscall(SYS_close, file) < 0 && errno != EINTR ? errno : 0;
 }
 
+bool os_file_path(char *path, size_t capacity, const char *pattern, uint32_t number, bool *with_process)
+{
+    size_t length = 0;
+
+    for (; *pattern; pattern++) {
+        bool id = pattern[0] == '%' && pattern[1] == 'p', counts = number && pattern[0] == '%' && pattern[1] == 'n';
+        char piece[16] = { *pattern, '\0' };
+        size_t size = 1;
+        if (id || counts)
+            size = base_format(piece, sizeof piece, "%u", id ? os_process_id() : number);
+        if (id && with_process)
+            *with_process = true;
+        pattern += id || counts || (pattern[0] == '%' && pattern[1] == '%');
+        if (size >= capacity - length)
+            return false;
+        __builtin_memcpy(path + length, piece, size);
+        length += size;
+    }
+    path[length] = '\0';
+    return true;
+}
+
 uint32_t os_process_id(void) { return (uint32_t)syscall(SYS_getpid); }
 
 const char *os_error_text(int error)
