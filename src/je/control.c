@@ -5,6 +5,7 @@
 #include <hakmem/jemalloc.h>
 
 #include "api/names.h"
+#include "base/format.h"
 #include "front/process.h"
 #include "je/arenas.h"
 #include "je/figures.h"
@@ -85,13 +86,12 @@ static int do_call(const struct control_call *call)
 
 static bool read_number(const char **text, uint32_t *number)
 {
-    const char *start = *text;
-    uint64_t value = 0;
+    uint64_t value;
 
-    while (**text >= '0' && **text <= '9' && value <= UINT32_MAX)
-        value = value * 10 + (uint64_t)(*(*text)++ - '0');
+    if (!base_number(text, &value) || value > UINT32_MAX)
+        return false;
     *number = (uint32_t)value;
-    return *text != start && value <= UINT32_MAX;
+    return true;
 }
 
 /* Whether the first `most` parts of the text, or all if it has fewer, are the first parts of the row's name. Sets

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/errno.h"
+#include "base/format.h"
 
 /* ---- Signals ---- */
 
@@ -29,13 +30,11 @@ static const struct signal_name signal_names[] = {
 
 int os_signal_number(const char *text)
 {
-    int number = 0;
     const char *at = text;
+    uint64_t number;
 
-    for (; *at >= '0' && *at <= '9' && number < 1000; at++)
-        number = number * 10 + (*at - '0');
-    if (at != text && *at == '\0')
-        return number >= 1 && number <= SIGRTMAX && number != SIGKILL && number != SIGSTOP ? number : 0;
+    if (base_number(&at, &number) && *at == '\0')
+        return number >= 1 && number <= (uint64_t)SIGRTMAX && number != SIGKILL && number != SIGSTOP ? (int)number : 0;
     if (strncasecmp(text, "SIG", 3) == 0)
         text += 3;
     for (size_t i = 0; i < sizeof signal_names / sizeof signal_names[0]; i++)

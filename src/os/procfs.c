@@ -61,24 +61,14 @@ static size_t file_read(const char *path, char *buffer, size_t capacity, bool in
     return length;
 }
 
-/* Digits at `text`; false when there are none. Values past 64 bits read as UINT64_MAX. */
-static bool parse_decimal(const char *text, uint64_t *value)
-{
-    if (*text < '0' || *text > '9')
-        return false;
-    for (*value = 0; *text >= '0' && *text <= '9'; text++)
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*text - '0'), value))
-            *value = UINT64_MAX;
-    return true;
-}
-
 /* ---- cgroups ---- */
 
 static size_t cgroup_read_limit(const char *path)
 {
     char text[NUMBER_CAPACITY];
+    const char *at = text;
     uint64_t limit;
-    if (file_read(path, text, sizeof text, false) == 0 || !parse_decimal(text, &limit) || limit >= cgroup_v1_unlimited)
+    if (file_read(path, text, sizeof text, false) == 0 || !base_number(&at, &limit) || limit >= cgroup_v1_unlimited)
         return SIZE_MAX; /* "max" is no number */
     return limit;
 }
@@ -118,9 +108,10 @@ static bool pressure_read(const char *path, unsigned *percent)
 {
     static const char before[] = "some avg10=";
     char text[NUMBER_CAPACITY];
+    const char *at = text + sizeof before - 1;
     uint64_t value;
     if (file_read(path, text, sizeof text, false) == 0 || strncmp(text, before, sizeof before - 1) != 0 ||
-        !parse_decimal(text + sizeof before - 1, &value))
+        !base_number(&at, &value))
         return false;
     *percent = value > 100 ? 100 : (unsigned)value;
     return true;
@@ -198,7 +189,7 @@ static size_t statm_pages(const char *statm, unsigned field)
         at = memchr(at, ' ', length - (size_t)(at - text));
         at = at ? at + 1 : NULL;
     }
-    return at != NULL && parse_decimal(at, &pages) ? pages : 0;
+    return at != NULL && base_number(&at, &pages) ? pages : 0;
 }
 
 size_t procfs_resident_pages(const char *statm) { return statm_pages(statm, 1); }
