@@ -31,29 +31,34 @@ HAK_HIDDEN int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void)
 /* Identifies this library to the C library. */
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-/* The next definition of the name after HAKMEM's. Before glibc 2.34 there may be no dlsym, or the library may have been
- * opened for itself, out of dlsym's sight. */
-static void *next_symbol(const char *name)
+/* The next definition of the name after HAKMEM's, kept in *found; NULL: there is none. Before glibc 2.34 there may be
+ * no dlsym, or the library may have been opened for itself, out of dlsym's sight. */
+static void *next_symbol(void *_Atomic *found, const char *name)
 {
     static const char *const libraries[] = { "libpthread.so.0", "libc.so.6", NULL };
-    void *found = dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
 
-    return found != NULL ? found : os_symbol_of(libraries, name);
+    if (*found == NULL && dlsym != NULL)
+        *found = dlsym(RTLD_NEXT, name);
+    if (*found == NULL)
+        *found = os_symbol_of(libraries, name);
+    return *found;
 }
+
+/* ISO C cannot convert a pointer to an object to one to a function. */
+union next {
+    void *symbol;
+    os_thread_create *create;
+    thrd_create_function *create_thrd;
+    register_atfork_function *register_atfork;
+    atfork_function *atfork;
+};
 
 static os_thread_create *libc_pthread_create(void)
 {
-    static os_thread_create *_Atomic found; /* Order: any; every thread finds the same */
-    union {
-        void *symbol;
-        os_thread_create *function;
-    } next;
+    static void *_Atomic found; /* Order: any; every thread finds the same */
+    union next next = { next_symbol(&found, "pthread_create") };
 
-    if (found == NULL) {
-        next.symbol = next_symbol("pthread_create");
-        found = next.function;
-    }
-    return found;
+    return next.create;
 }
 
 /* What a new thread runs after thread_begun. Its maker takes a record, and the thread gives it back as it begins. */
@@ -162,26 +167,19 @@ API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 
 API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
 {
-    static thrd_create_function *_Atomic libc_create; /* Order: any; every thread finds the same */
-    union {
-        void *symbol;
-        thrd_create_function *function;
-    } next;
+    static void *_Atomic found; /* Order: any; every thread finds the same */
+    union next next = { next_symbol(&found, "thrd_create") };
     struct beginning *beginning;
     struct scope *scope;
     int result;
 
-    if (libc_create == NULL) {
-        next.symbol = next_symbol("thrd_create");
-        if (next.symbol == NULL)
-            return thrd_error;
-        libc_create = next.function;
-    }
+    if (next.symbol == NULL)
+        return thrd_error;
     beginning = beginning_expect(argument);
     if (beginning)
         beginning->function.run_thrd = run;
     scope = outside_scopes();
-    result = libc_create(thread, beginning ? begin_thrd : run, beginning ? beginning : argument);
+    result = next.create_thrd(thread, beginning ? begin_thrd : run, beginning ? beginning : argument);
     cache_set_scope(scope);
     beginning_end(beginning, result == thrd_success, libc_pthread_create());
     return result;
@@ -190,17 +188,10 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
 /* NULL on musl, where programs call the C library's pthread_atfork. */
 static register_atfork_function *libc_register_atfork(void)
 {
-    static register_atfork_function *_Atomic found; /* Order: any; every thread finds the same */
-    union {
-        void *symbol;
-        register_atfork_function *function;
-    } next;
+    static void *_Atomic found; /* Order: any; every thread finds the same */
+    union next next = { next_symbol(&found, "__register_atfork") };
 
-    if (found == NULL) {
-        next.symbol = next_symbol("__register_atfork");
-        found = next.function;
-    }
-    return found;
+    return next.register_atfork;
 }
 
 /* Called by the pthread_atfork that is linked into each library. */
@@ -217,13 +208,11 @@ API_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), vo
 
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
-    union {
-        void *symbol;
-        atfork_function *function;
-    } musl;
+    static void *_Atomic found; /* Order: any; every thread finds the same */
+    union next musl;
 
     if (libc_register_atfork() != NULL)
         return __register_atfork(prepare, parent, child, __dso_handle);
-    musl.symbol = next_symbol("pthread_atfork");
-    return musl.symbol != NULL ? musl.function(prepare, parent, child) : ENOMEM;
+    musl.symbol = next_symbol(&found, "pthread_atfork");
+    return musl.symbol != NULL ? musl.atfork(prepare, parent, child) : ENOMEM;
 }

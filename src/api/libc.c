@@ -16,6 +16,7 @@
 #include "api/interposed.h"
 #include "api/names.h"
 #include "api/sized.h"
+#include "base/errno.h"
 #include "base/format.h"
 #include "front/fast.h"
 #include "front/front.h"
@@ -86,9 +87,8 @@ API_EXPORT void *aligned_alloc(size_t alignment, size_t size)
 
 static HAK_COLD int interposed_posix_memalign(void **block, size_t alignment, size_t size)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     void *got = interposed_aligned_by(INTERPOSED_POSIX_MEMALIGN, alignment, size);
-    errno = saved_errno;
     if (got == NULL)
         return ENOMEM;
     *block = got;

@@ -174,3 +174,14 @@ void base_message(const char *format, ...)
     (void)base_write(base_stderr(), line, length);
     errno = saved_errno;
 }
+
+bool base_number(const char **text, uint64_t *value)
+{
+    const char *start = *text;
+
+    for (*value = 0; **text >= '0' && **text <= '9'; ++*text)
+        if (__builtin_mul_overflow(*value, 10, value) ||
+            __builtin_add_overflow(*value, (uint64_t)(**text - '0'), value))
+            return false;
+    return *text != start;
+}

@@ -16,4 +16,7 @@ HAK_HIDDEN size_t base_format_v(char *buffer, size_t capacity, const char *forma
 /* Writes one line "hakmem: <message>\n" to stderr with a single write(2); preserves errno. */
 HAK_HIDDEN void base_message(const char *format, ...) HAK_PRINTF(1, 2);
 
+/* Reads the decimal digits at *text, and moves it behind them. False: there are none, or the number exceeds 64 bits. */
+HAK_HIDDEN bool base_number(const char **text, uint64_t *value);
+
 #endif

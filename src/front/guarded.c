@@ -74,7 +74,7 @@ static int set_guards_held(uint64_t mean)
 int front_guard_try(uint64_t mean)
 {
     if (mean)
-        unwinder_prepare_inside();
+        unwinder_prepare();
     return lock_try(&profile_control) ? set_guards_held(mean) : EBUSY;
 }
 
@@ -104,7 +104,7 @@ HAK_AT_START void front_guard_at_start(void)
         error = ENOMEM;
     } else {
         if (mean)
-            unwinder_prepare_at_start(mean);
+            unwinder_prepare();
         error = set_guards_prepared(mean);
     }
     if (error)

@@ -313,7 +313,7 @@ static int set_profile_held(uint64_t mean)
 int front_profile_try(uint64_t mean)
 {
     if (mean)
-        unwinder_prepare_inside();
+        unwinder_prepare();
     return lock_try(&profile_control) ? set_profile_held(mean) : EBUSY;
 }
 
@@ -341,7 +341,7 @@ HAK_AT_START void front_profile_at_start(void)
         return;
     if (!process_init())
         return;
-    unwinder_prepare_at_start(mean);
+    unwinder_prepare();
     if (set_profile_prepared(mean) != 0)
         base_message("HAKMEM_HEAP_PROFILE: no memory for the profile");
     else if (signal_text && hak_options.heap_profile)

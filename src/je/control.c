@@ -5,11 +5,13 @@
 #include <hakmem/jemalloc.h>
 
 #include "api/names.h"
+#include "base/format.h"
 #include "front/process.h"
 #include "je/arenas.h"
 #include "je/figures.h"
 #include "je/names.h"
 
+/* The low bytes of 64 bits, which come first, as the processors are little-endian. */
 static const uint8_t control_bytes[] = {
     [CONTROL_BOOL] = sizeof(bool), [CONTROL_U32] = 4, [CONTROL_U64] = 8, [CONTROL_TEXT] = sizeof(char *)
 };
@@ -44,49 +46,52 @@ static int read_figure(const struct control_call *call, uint64_t *value)
     return figures ? 0 : EAGAIN;
 }
 
+static int read_value(const struct control_call *call, uint64_t *value)
+{
+    const struct control_row *row = call->row;
+
+    if (row->source != CONTROL_VALUE)
+        return read_figure(call, value);
+    *value = row->value ? row->value(call) : row->text ? (uintptr_t)row->text : row->number;
+    if (row->type == CONTROL_BOOL)
+        *value = *value != 0;
+    return 0;
+}
+
 static int do_call(const struct control_call *call)
 {
     const struct control_row *row = call->row;
-    uint64_t value = row->number;
-    uint32_t narrow;
-    int error;
-    bool truth;
+    uint64_t value, wanted = 0;
+    int error = 0;
 
     if (!process_init())
         return EAGAIN;
-    if (row->source == CONTROL_ACT)
+    if (row->type == CONTROL_NONE)
+        error = control_no_value(call);
+    else if (!row->act && !row->set)
+        error = control_read_only(call);
+    if (error)
+        return error;
+    if (row->act)
         return row->act(call);
-    error = control_read_only(call);
-    if (error)
-        return error;
-    if (row->type == CONTROL_TEXT)
-        return control_give(call, &row->text, sizeof row->text);
-    if (row->source == CONTROL_VALUE)
-        value = row->value(call);
-    else if (row->source != CONTROL_CONSTANT)
-        error = read_figure(call, &value);
-    if (error)
-        return error;
-    truth = value != 0;
-    narrow = (uint32_t)value;
-    return control_give(call,
-                        row->type == CONTROL_BOOL  ? (void *)&truth
-                        : row->type == CONTROL_U32 ? (void *)&narrow
-                                                   : &value,
-                        control_bytes[row->type]);
+    error = read_value(call, &value);
+    if (!error && control_writes(call))
+        error = control_take(call, &wanted, control_bytes[row->type]);
+    if (!error)
+        error = control_give(call, &value, control_bytes[row->type]);
+    return error || !control_writes(call) ? error : row->set(call, wanted);
 }
 
 /* ---- Names ---- */
 
 static bool read_number(const char **text, uint32_t *number)
 {
-    const char *start = *text;
-    uint64_t value = 0;
+    uint64_t value;
 
-    while (**text >= '0' && **text <= '9' && value <= UINT32_MAX)
-        value = value * 10 + (uint64_t)(*(*text)++ - '0');
+    if (!base_number(text, &value) || value > UINT32_MAX)
+        return false;
     *number = (uint32_t)value;
-    return *text != start && value <= UINT32_MAX;
+    return true;
 }
 
 /* Whether the first `most` parts of the text, or all if it has fewer, are the first parts of the row's name. Sets

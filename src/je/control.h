@@ -9,22 +9,20 @@
 
 /* The types of values. control_bytes[] has their sizes. */
 enum control_type {
-    CONTROL_NONE,   /* no value */
+    CONTROL_NONE,   /* no value: reading or writing it is an error */
     CONTROL_BOOL,
     CONTROL_U32,    /* unsigned, uint32_t */
-    CONTROL_U64,    /* size_t, uint64_t, ssize_t */
+    CONTROL_U64,    /* size_t, uint64_t, ssize_t, a pointer */
     CONTROL_TEXT,   /* const char * */
     CONTROL_OTHER   /* the row's function knows it */
 };
 
 /* Where the value comes from. */
 enum control_source {
-    CONTROL_CONSTANT,    /* number, or text */
+    CONTROL_VALUE,       /* value(), or without it `text`, or without it `number` */
     CONTROL_TOTAL,       /* struct figures at offset `number` */
     CONTROL_ARENA,       /* struct figures_arena of arena index[0] at offset `number` */
     CONTROL_SIZE,        /* struct figures_size of bin or lextent index[1] of arena index[0] at offset `number` */
-    CONTROL_VALUE,       /* value() */
-    CONTROL_ACT          /* act() does the whole call */
 };
 
 struct control_row;
@@ -45,7 +43,8 @@ struct control_row {
     uint64_t number;
     const char *text;
     uint64_t (*value)(const struct control_call *call);
-    int (*act)(const struct control_call *call);
+    int (*set)(const struct control_call *call, uint64_t wanted); /* takes a new value; NULL: it is read-only */
+    int (*act)(const struct control_call *call);                  /* or NULL; does the whole call */
 };
 
 /* Ended by a row without a name. */
@@ -68,25 +67,27 @@ HAK_HIDDEN int control_read_only(const struct control_call *call);
 HAK_HIDDEN int control_write_only(const struct control_call *call);
 HAK_HIDDEN int control_no_value(const struct control_call *call);
 
-/* Takes the new value if the caller writes (*taken), and gives the old one if it reads. Returns 0 or an errno. */
-HAK_HIDDEN int control_exchange(const struct control_call *call, const void *old, void *new, size_t bytes, bool *taken);
-
 /* ---- Settings: control_settings.c ---- */
 HAK_HIDDEN uint64_t settings_option(const struct control_call *call);
 HAK_HIDDEN uint64_t settings_said(const struct control_call *call);
-HAK_HIDDEN int settings_text(const struct control_call *call);
-HAK_HIDDEN int settings_background_thread(const struct control_call *call);
-HAK_HIDDEN int settings_max_background_threads(const struct control_call *call);
-HAK_HIDDEN int settings_decay(const struct control_call *call);
-HAK_HIDDEN int settings_no_decay(const struct control_call *call);
-HAK_HIDDEN int settings_profile_active(const struct control_call *call);
+HAK_HIDDEN uint64_t settings_text(const struct control_call *call);
+HAK_HIDDEN int settings_background_thread(const struct control_call *call, uint64_t wanted);
+HAK_HIDDEN uint64_t settings_background_threads(const struct control_call *call);
+HAK_HIDDEN int settings_set_background_threads(const struct control_call *call, uint64_t wanted);
+HAK_HIDDEN uint64_t settings_decay(const struct control_call *call);
+HAK_HIDDEN int settings_set_decay(const struct control_call *call, uint64_t wanted);
+HAK_HIDDEN int settings_set_no_decay(const struct control_call *call, uint64_t wanted);
+HAK_HIDDEN uint64_t settings_profile_active(const struct control_call *call);
+HAK_HIDDEN int settings_set_profile_active(const struct control_call *call, uint64_t wanted);
 HAK_HIDDEN int settings_profile_dump(const struct control_call *call);
 HAK_HIDDEN uint64_t settings_profile_rate(const struct control_call *call);
 
 /* ---- Threads, caches and arenas: control_arenas.c ---- */
-HAK_HIDDEN int threads_arena(const struct control_call *call);
-HAK_HIDDEN int threads_counter(const struct control_call *call);
-HAK_HIDDEN int threads_tcache_enabled(const struct control_call *call);
+HAK_HIDDEN uint64_t threads_arena(const struct control_call *call);
+HAK_HIDDEN int threads_set_arena(const struct control_call *call, uint64_t wanted);
+HAK_HIDDEN uint64_t threads_counter(const struct control_call *call);
+HAK_HIDDEN uint64_t threads_cached(const struct control_call *call);
+HAK_HIDDEN int threads_set_cached(const struct control_call *call, uint64_t wanted);
 HAK_HIDDEN int threads_flush(const struct control_call *call);
 HAK_HIDDEN int threads_idle(const struct control_call *call);
 HAK_HIDDEN int tcaches_create(const struct control_call *call);
@@ -98,9 +99,9 @@ HAK_HIDDEN int arenas_act_reset(const struct control_call *call);
 HAK_HIDDEN int arenas_act_destroy(const struct control_call *call);
 HAK_HIDDEN int arenas_act_purge(const struct control_call *call);
 HAK_HIDDEN int arenas_act_decay(const struct control_call *call);
-HAK_HIDDEN int arenas_act_initialized(const struct control_call *call);
+HAK_HIDDEN uint64_t arenas_initialized(const struct control_call *call);
 HAK_HIDDEN int arenas_act_name(const struct control_call *call);
-HAK_HIDDEN int arenas_act_dss(const struct control_call *call);
+HAK_HIDDEN int arenas_set_dss(const struct control_call *call, uint64_t wanted);
 /* What arenas_value returns, by the row's number. */
 enum arenas_value { VALUE_PAGE, VALUE_ARENAS, VALUE_BIN_SIZE, VALUE_BIN_BLOCKS, VALUE_BIN_BYTES, VALUE_LEXTENT_SIZE };
 HAK_HIDDEN uint64_t arenas_value(const struct control_call *call);

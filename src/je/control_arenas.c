@@ -16,37 +16,38 @@
 
 /* ---- The calling thread ---- */
 
-int threads_arena(const struct control_call *call)
+uint64_t threads_arena(const struct control_call *call)
 {
-    uint32_t is = arenas_of_thread(), wanted;
-    bool taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
+    (void)call;
+    return arenas_of_thread();
+}
 
-    if (error || !taken)
-        return error;
-    return arenas_exists(wanted) ? arenas_bind_thread(wanted) : EFAULT;
+int threads_set_arena(const struct control_call *call, uint64_t wanted)
+{
+    (void)call;
+    return arenas_exists((uint32_t)wanted) ? arenas_bind_thread((uint32_t)wanted) : EFAULT;
 }
 
 /* The row's number: bit 0 chooses the counter of freed bytes, bit 1 the counter's address. */
-int threads_counter(const struct control_call *call)
+uint64_t threads_counter(const struct control_call *call)
 {
-    uint64_t *counter = call->row->number & 1 ? &counted.freed : &counted.allocated;
-    int error = control_read_only(call);
+    const uint64_t *counter = call->row->number & 1 ? &counted.freed : &counted.allocated;
 
-    if (error)
-        return error;
-    return call->row->number & 2 ? control_give(call, &counter, sizeof counter)
-                                 : control_give(call, counter, sizeof *counter);
+    return call->row->number & 2 ? (uintptr_t)counter : *counter;
 }
 
 /* A thread that is bound to an arena has no cache. */
-int threads_tcache_enabled(const struct control_call *call)
+uint64_t threads_cached(const struct control_call *call)
 {
-    bool bound = arenas_of_thread() != 0, is = !bound && !counted.uncached, wanted, taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
+    (void)call;
+    return arenas_of_thread() == 0 && !counted.uncached;
+}
 
-    if (error || !taken)
-        return error;
+int threads_set_cached(const struct control_call *call, uint64_t wanted)
+{
+    bool bound = arenas_of_thread() != 0;
+
+    (void)call;
     if (bound && wanted)
         return EPERM;
     counted.uncached = !wanted;
@@ -56,20 +57,16 @@ int threads_tcache_enabled(const struct control_call *call)
 
 int threads_flush(const struct control_call *call)
 {
-    int error = control_no_value(call);
-
-    if (!error)
-        (void)front_collect(false);
-    return error;
+    (void)call;
+    (void)front_collect(false);
+    return 0;
 }
 
 int threads_idle(const struct control_call *call)
 {
-    int error = control_no_value(call);
-
-    if (!error)
-        front_thread_idle();
-    return error;
+    (void)call;
+    front_thread_idle();
+    return 0;
 }
 
 /* ---- Explicit caches are only numbers: their blocks come from the thread's cache, or straight from an arena ---- */
@@ -171,28 +168,15 @@ int arenas_act_lookup(const struct control_call *call)
 /* Whether the number stands for all arenas: MALLCTL_ARENAS_ALL, or the number behind the last, jemalloc's older way. */
 static bool is_every(uint32_t number) { return number == MALLCTL_ARENAS_ALL || number == arenas_count(); }
 
-int arenas_act_reset(const struct control_call *call)
-{
-    int error = control_no_value(call);
+int arenas_act_reset(const struct control_call *call) { return arenas_reset(call->index[0]); }
 
-    return error ? error : arenas_reset(call->index[0]);
-}
-
-int arenas_act_destroy(const struct control_call *call)
-{
-    int error = control_no_value(call);
-
-    return error ? error : arenas_destroy(call->index[0]);
-}
+int arenas_act_destroy(const struct control_call *call) { return arenas_destroy(call->index[0]); }
 
 /* Gives back all free memory of the process, whichever arena is named: free memory belongs to no arena. */
 int arenas_act_purge(const struct control_call *call)
 {
     uint32_t number = call->index[0];
-    int error = control_no_value(call);
 
-    if (error)
-        return error;
     if (!is_every(number) && !arenas_exists(number))
         return EFAULT;
     for (uint32_t i = 1; i < arenas_count(); i++)
@@ -204,23 +188,15 @@ int arenas_act_purge(const struct control_call *call)
 
 int arenas_act_decay(const struct control_call *call)
 {
-    int error = control_no_value(call);
-
-    if (error)
-        return error;
     if (!is_every(call->index[0]) && !arenas_exists(call->index[0]))
         return EFAULT;
     front_decay();
     return 0;
 }
 
-int arenas_act_initialized(const struct control_call *call)
+uint64_t arenas_initialized(const struct control_call *call)
 {
-    uint32_t number = call->index[0];
-    bool is = number == MALLCTL_ARENAS_ALL || arenas_exists(number);
-    int error = control_read_only(call);
-
-    return error ? error : control_give(call, &is, sizeof is);
+    return call->index[0] == MALLCTL_ARENAS_ALL || arenas_exists(call->index[0]);
 }
 
 /* A reader passes a pointer to its buffer, where the name is copied to. A writer passes a pointer to the text. */
@@ -253,18 +229,14 @@ int arenas_act_name(const struct control_call *call)
     return 0;
 }
 
-/* Always "disabled": memory comes from mmap alone. */
-int arenas_act_dss(const struct control_call *call)
+/* Always "disabled", the row's text: memory comes from mmap alone. */
+int arenas_set_dss(const struct control_call *call, uint64_t wanted)
 {
-    const char *is = "disabled", *wanted;
-    bool taken;
-    int error = control_exchange(call, &is, &wanted, sizeof(const char *), &taken);
+    const char *text = (const char *)(uintptr_t)wanted;
 
-    return error ? error
-           : taken && strcmp(wanted, is) != 0 && strcmp(wanted, "primary") != 0 && strcmp(wanted, "secondary") != 0
-               ? EINVAL
-           : taken && strcmp(wanted, is) != 0 ? EFAULT
-                                              : 0;
+    if (strcmp(text, call->row->text) == 0)
+        return 0;
+    return strcmp(text, "primary") == 0 || strcmp(text, "secondary") == 0 ? EFAULT : EINVAL;
 }
 
 /* ---- Sizes ---- */

@@ -8,26 +8,30 @@
 #include "options/options.h"
 
 /* A row. kind: its type without CONTROL_. way: its source without CONTROL_. */
-#define ROW(kind, name, way, number, text, value, act) { name, CONTROL_##kind, CONTROL_##way, number, text, value, act }
+#define ROW(kind, name, way, number, text, value, set, act) \
+    { name, CONTROL_##kind, CONTROL_##way, number, text, value, set, act }
 /* A number or a text that never changes */
-#define CONSTANT(kind, name, number) ROW(kind, name, CONSTANT, number, NULL, NULL, NULL)
-#define TEXT(name, text) ROW(TEXT, name, CONSTANT, 0, text, NULL, NULL)
+#define CONSTANT(kind, name, number) ROW(kind, name, VALUE, number, NULL, NULL, NULL, NULL)
+#define TEXT(name, text) ROW(TEXT, name, VALUE, 0, text, NULL, NULL, NULL)
 /* The result of a function that gets the row's number; a setting of HAKMEM's */
-#define VALUE(kind, name, value, number) ROW(kind, name, VALUE, number, NULL, value, NULL)
+#define VALUE(kind, name, value, number) ROW(kind, name, VALUE, number, NULL, value, NULL, NULL)
 #define OPTION(kind, name, field) VALUE(kind, name, settings_option, offsetof(struct options, field))
-/* A function that does the whole call, and gets the row's number */
-#define ACT(name, act, number) ROW(OTHER, name, ACT, number, NULL, NULL, act)
+/* A value that a program may write, too */
+#define SETTING(kind, name, value, set) ROW(kind, name, VALUE, 0, NULL, value, set, NULL)
+/* A function that does the whole call; one for a name without a value */
+#define ACT(name, act) ROW(OTHER, name, VALUE, 0, NULL, NULL, NULL, act)
+#define DO(name, act) ROW(NONE, name, VALUE, 0, NULL, NULL, NULL, act)
 /* Figures: of the process, of an arena, of a bin or a lextent of an arena */
-#define TOTAL(name, field) ROW(U64, name, TOTAL, offsetof(struct figures, field), NULL, NULL, NULL)
-#define ARENA(name, field) ROW(U64, name, ARENA, offsetof(struct figures_arena, field), NULL, NULL, NULL)
-#define SIZE(name, field) ROW(U64, name, SIZE, offsetof(struct figures_size, field), NULL, NULL, NULL)
+#define TOTAL(name, field) ROW(U64, name, TOTAL, offsetof(struct figures, field), NULL, NULL, NULL, NULL)
+#define ARENA(name, field) ROW(U64, name, ARENA, offsetof(struct figures_arena, field), NULL, NULL, NULL, NULL)
+#define SIZE(name, field) ROW(U64, name, SIZE, offsetof(struct figures_size, field), NULL, NULL, NULL, NULL)
 
 const struct control_row control_rows[] = {
     /* The process */
     TEXT("version", JEMALLOC_VERSION " (HAKMEM " BASE_VERSION_STRING ")"),
-    ACT("epoch", figures_epoch, 0),
-    ACT("background_thread", settings_background_thread, 0),
-    ACT("max_background_threads", settings_max_background_threads, 0),
+    ACT("epoch", figures_epoch),
+    SETTING(BOOL, "background_thread", figures_purge_threads, settings_background_thread),
+    SETTING(U64, "max_background_threads", settings_background_threads, settings_set_background_threads),
     /* config.* */
     CONSTANT(BOOL, "config.cache_oblivious", 0),
     CONSTANT(BOOL, "config.debug", HAK_DEBUG),
@@ -79,36 +83,36 @@ const struct control_row control_rows[] = {
     TEXT("opt.metadata_thp", "disabled"),
     TEXT("opt.percpu_arena", "disabled"),
     TEXT("opt.zero_realloc", "free"),
-    ACT("opt.thp", settings_text, 0),
-    ACT("opt.stats_print_opts", settings_text, 1),
-    ACT("opt.prof_prefix", settings_text, 2),
-    ACT("opt.malloc_conf.global_var", settings_text, 3),
+    VALUE(TEXT, "opt.thp", settings_text, 0),
+    VALUE(TEXT, "opt.stats_print_opts", settings_text, 1),
+    VALUE(TEXT, "opt.prof_prefix", settings_text, 2),
+    VALUE(TEXT, "opt.malloc_conf.global_var", settings_text, 3),
     /* The calling thread, and explicit caches */
-    ACT("thread.arena", threads_arena, 0),
-    ACT("thread.allocated", threads_counter, 0),
-    ACT("thread.deallocated", threads_counter, 1),
-    ACT("thread.allocatedp", threads_counter, 2),
-    ACT("thread.deallocatedp", threads_counter, 3),
-    ACT("thread.tcache.enabled", threads_tcache_enabled, 0),
-    ACT("thread.tcache.flush", threads_flush, 0),
-    ACT("thread.idle", threads_idle, 0),
-    ACT("tcache.create", tcaches_create, 0),
-    ACT("tcache.flush", tcaches_flush, 0),
-    ACT("tcache.destroy", tcaches_destroy, 0),
+    SETTING(U32, "thread.arena", threads_arena, threads_set_arena),
+    VALUE(U64, "thread.allocated", threads_counter, 0),
+    VALUE(U64, "thread.deallocated", threads_counter, 1),
+    VALUE(U64, "thread.allocatedp", threads_counter, 2),
+    VALUE(U64, "thread.deallocatedp", threads_counter, 3),
+    SETTING(BOOL, "thread.tcache.enabled", threads_cached, threads_set_cached),
+    DO("thread.tcache.flush", threads_flush),
+    DO("thread.idle", threads_idle),
+    ACT("tcache.create", tcaches_create),
+    ACT("tcache.flush", tcaches_flush),
+    ACT("tcache.destroy", tcaches_destroy),
     /* arena.<i>.* */
-    ACT("arena.#.initialized", arenas_act_initialized, 0),
-    ACT("arena.#.decay", arenas_act_decay, 0),
-    ACT("arena.#.purge", arenas_act_purge, 0),
-    ACT("arena.#.reset", arenas_act_reset, 0),
-    ACT("arena.#.destroy", arenas_act_destroy, 0),
-    ACT("arena.#.dss", arenas_act_dss, 0),
-    ACT("arena.#.dirty_decay_ms", settings_decay, 0),
-    ACT("arena.#.muzzy_decay_ms", settings_no_decay, 0),
-    ACT("arena.#.name", arenas_act_name, 0),
+    VALUE(BOOL, "arena.#.initialized", arenas_initialized, 0),
+    DO("arena.#.decay", arenas_act_decay),
+    DO("arena.#.purge", arenas_act_purge),
+    DO("arena.#.reset", arenas_act_reset),
+    DO("arena.#.destroy", arenas_act_destroy),
+    ROW(TEXT, "arena.#.dss", VALUE, 0, "disabled", NULL, arenas_set_dss, NULL),
+    SETTING(U64, "arena.#.dirty_decay_ms", settings_decay, settings_set_decay),
+    SETTING(U64, "arena.#.muzzy_decay_ms", NULL, settings_set_no_decay),
+    ACT("arena.#.name", arenas_act_name),
     /* arenas.* */
     VALUE(U32, "arenas.narenas", arenas_value, VALUE_ARENAS),
-    ACT("arenas.dirty_decay_ms", settings_decay, 0),
-    ACT("arenas.muzzy_decay_ms", settings_no_decay, 0),
+    SETTING(U64, "arenas.dirty_decay_ms", settings_decay, settings_set_decay),
+    SETTING(U64, "arenas.muzzy_decay_ms", NULL, settings_set_no_decay),
     CONSTANT(U64, "arenas.quantum", BLOCK_ALIGN),
     VALUE(U64, "arenas.page", arenas_value, VALUE_PAGE),
     CONSTANT(U64, "arenas.hugepage", SUPERSLAB_SIZE),
@@ -121,11 +125,11 @@ const struct control_row control_rows[] = {
     VALUE(U64, "arenas.bin.#.slab_size", arenas_value, VALUE_BIN_BYTES),
     CONSTANT(U32, "arenas.bin.#.nshards", 1),
     VALUE(U64, "arenas.lextent.#.size", arenas_value, VALUE_LEXTENT_SIZE),
-    ACT("arenas.create", arenas_act_create, 0),
-    ACT("arenas.lookup", arenas_act_lookup, 0),
+    ACT("arenas.create", arenas_act_create),
+    ACT("arenas.lookup", arenas_act_lookup),
     /* prof.* */
-    ACT("prof.active", settings_profile_active, 0),
-    ACT("prof.dump", settings_profile_dump, 0),
+    SETTING(BOOL, "prof.active", settings_profile_active, settings_set_profile_active),
+    ACT("prof.dump", settings_profile_dump),
     VALUE(U64, "prof.lg_sample", settings_profile_rate, 0),
     OPTION(U64, "prof.interval", heap_profile_interval),
     /* stats.* */
@@ -187,7 +191,7 @@ const struct control_row control_rows[] = {
     SIZE("stats.arenas.#.lextents.#.nrequests", nrequests),
     SIZE("stats.arenas.#.lextents.#.curlextents", curregs),
     /* How well slabs are used */
-    ACT("experimental.utilization.query", figures_utilization, 0),
-    ACT("experimental.utilization.batch_query", figures_utilization_batch, 0),
-    { NULL, 0, 0, 0, NULL, NULL, NULL },
+    ACT("experimental.utilization.query", figures_utilization),
+    ACT("experimental.utilization.batch_query", figures_utilization_batch),
+    { NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };

@@ -31,95 +31,82 @@ uint64_t settings_said(const struct control_call *call)
     return said[call->row->number];
 }
 
-int settings_text(const struct control_call *call)
+uint64_t settings_text(const struct control_call *call)
 {
     static const char *const thp[] = {
         [OPTION_AUTO] = "default", [OPTION_NEVER] = "never", [OPTION_ALWAYS] = "always"
     };
-    const char *text = "";
-    int error = control_read_only(call);
+    const char *const texts[] = { thp[hak_options.thp], hak_options.show_stats == OPTION_JSON ? "J" : "",
+                                  malloc_conf_said.prof_prefix, malloc_conf_said.program_text };
 
-    switch (call->row->number) {
-    case 0:
-        text = thp[hak_options.thp];
-        break;
-    case 1:
-        text = hak_options.show_stats == OPTION_JSON ? "J" : "";
-        break;
-    case 2:
-        text = malloc_conf_said.prof_prefix;
-        break;
-    case 3:
-        text = malloc_conf_said.program_text;
-        break;
-    }
-    return error ? error : control_give(call, &text, sizeof(const char *));
+    return (uintptr_t)texts[call->row->number];
 }
 
 /* ---- The purge thread ---- */
 
-int settings_background_thread(const struct control_call *call)
+int settings_background_thread(const struct control_call *call, uint64_t wanted)
 {
-    bool is = purge_thread_is_there(), wanted, taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
-
-    if (taken)
-        purge_thread_set(wanted, pthread_create);
-    return error;
+    (void)call;
+    purge_thread_set(wanted, pthread_create);
+    return 0;
 }
 
 /* There is at most one purge thread, however many a program allows. */
-int settings_max_background_threads(const struct control_call *call)
-{
-    static _Atomic size_t most = 1; /* Order: any; only kept for readers */
-    size_t is = most, wanted;
-    bool taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
+static _Atomic uint64_t background_threads = 1; /* Order: any; only kept for readers */
 
-    if (error || !taken)
-        return error;
+uint64_t settings_background_threads(const struct control_call *call)
+{
+    (void)call;
+    return background_threads;
+}
+
+int settings_set_background_threads(const struct control_call *call, uint64_t wanted)
+{
+    (void)call;
     if (wanted == 0)
         return EINVAL;
-    most = wanted;
+    background_threads = wanted;
     return 0;
 }
 
 /* ---- Delays ---- */
 
-/* -1, which means never, sets the longest delay, an hour. All arenas share one delay. */
-int settings_decay(const struct control_call *call)
+uint64_t settings_decay(const struct control_call *call)
 {
-    ssize_t is = (ssize_t)front_purge_delay(), wanted;
-    bool taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
+    (void)call;
+    return front_purge_delay();
+}
 
-    if (error || !taken)
-        return error;
-    if (wanted < -1)
+/* -1, which means never, sets the longest delay, an hour. All arenas share one delay. */
+int settings_set_decay(const struct control_call *call, uint64_t wanted)
+{
+    (void)call;
+    if ((int64_t)wanted < -1)
         return EFAULT;
-    front_set_purge_delay(wanted < 0 || wanted > 3600000 ? 3600000 : (uint64_t)wanted);
+    front_set_purge_delay(base_min(wanted, 3600000));
     return 0;
 }
 
 /* HAKMEM gives memory back in one step, so the delay of jemalloc's second step is always 0. */
-int settings_no_decay(const struct control_call *call)
+int settings_set_no_decay(const struct control_call *call, uint64_t wanted)
 {
-    ssize_t is = 0, wanted;
-    bool taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
-
-    return error ? error : taken && wanted < -1 ? EFAULT : 0;
+    (void)call;
+    return (int64_t)wanted < -1 ? EFAULT : 0;
 }
 
 /* ---- The heap profile ---- */
 
-int settings_profile_active(const struct control_call *call)
+uint64_t settings_profile_active(const struct control_call *call)
 {
-    bool is = profile_on(), wanted, taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
+    (void)call;
+    return profile_on();
+}
 
-    if (error || !taken || wanted == is)
-        return error;
+int settings_set_profile_active(const struct control_call *call, uint64_t wanted)
+{
+    (void)call;
+    if ((wanted != 0) == profile_on())
+        return 0;
     if (!wanted)
         hak_profile_stop();
     else if (hak_profile_start(0) != 0)

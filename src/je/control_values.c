@@ -33,15 +33,3 @@ int control_no_value(const struct control_call *call)
 {
     return control_read_only(call) || control_write_only(call) ? EPERM : 0;
 }
-
-int control_exchange(const struct control_call *call, const void *old, void *new, size_t bytes, bool *taken)
-{
-    *taken = false;
-    if (control_writes(call)) {
-        int error = control_take(call, new, bytes);
-        if (error)
-            return error;
-        *taken = true;
-    }
-    return control_give(call, old, bytes);
-}

@@ -3,11 +3,12 @@
 #define HAK_OBSERVE_EXPORT_H
 
 #include "observe/output.h"
+#include "observe/stats.h"
 
 /* One object (RFC 8259); its members are named as those of the structs in hakmem/stats.h. */
-HAK_HIDDEN void export_json(struct output *output);
+HAK_HIDDEN void export_json(struct output *output, struct stats_shot *shot);
 
 /* The text format 0.0.4. It counts SuperSlabs by tier: a series for each one would make thousands. */
-HAK_HIDDEN void export_prometheus(struct output *output);
+HAK_HIDDEN void export_prometheus(struct output *output, struct stats_shot *shot);
 
 #endif

@@ -1,25 +1,18 @@
 #include "observe/export.h"
 
-#include <errno.h>
-
 #include "base/version.h"
 #include "observe/counters.h"
 #include "observe/fields.h"
-#include "observe/stats.h"
 #include "os/file.h"
 #include "pool/registry.h"
 
 static void json_value(struct output *output, const struct field *field, uint64_t value)
 {
-    if (!stats_knows(field))
-        output_print(output, "\"%s\":null", field->name);
-    else if (field->kind == FIELD_SIGNED)
-        output_print(output, "\"%s\":%ld", field->name, (long)value);
-    else if (field->kind == FIELD_SHARE)
-        output_print(output, "\"%s\":%lu.%04lu", field->name, (unsigned long)value / 10000,
-                     (unsigned long)value % 10000);
+    output_print(output, "\"%s\":", field->name);
+    if (stats_knows(field))
+        field_print(output, field, value);
     else
-        output_print(output, "\"%s\":%lu", field->name, (unsigned long)value);
+        output_print(output, "null");
 }
 
 static void json_members(struct output *output, const struct field_list *list, const void *record)
@@ -106,14 +99,8 @@ static void json_debug_counters(struct output *output)
     output_print(output, "}");
 }
 
-void export_json(struct output *output)
+void export_json(struct output *output, struct stats_shot *shot)
 {
-    struct stats_shot *shot = stats_take();
-
-    if (shot == NULL) {
-        output_fail(output, ENOMEM);
-        return;
-    }
     output_print(output, "{\"hakmem\":\"%s\",\"version\":%u,\"build\":\"%s\",\"pid\":%u", BASE_VERSION_STRING,
                  HAK_STATS_VERSION, HAK_DEBUG ? "debug" : "release", os_process_id());
     json_object(output, "memory", &fields_memory, &shot->totals);
@@ -132,5 +119,4 @@ void export_json(struct output *output)
     if (HAK_DEBUG_COUNTERS)
         json_debug_counters(output);
     output_print(output, "}\n");
-    stats_give(shot);
 }

@@ -1,13 +1,10 @@
 #include "observe/export.h"
 
-#include <errno.h>
-
 #include "base/format.h"
 #include "base/version.h"
 #include "observe/counters.h"
 #include "observe/fields.h"
 #include "observe/scopes.h"
-#include "observe/stats.h"
 #include "pool/registry.h"
 
 static bool metric_grows(const struct field *field)
@@ -34,12 +31,8 @@ static void metric_value(struct output *output, const char *group, const struct 
                          uint64_t value)
 {
     output_print(output, "hakmem_%s%s%s%s ", group, field->name, metric_suffix(field), labels);
-    if (field->kind == FIELD_SIGNED)
-        output_print(output, "%ld\n", (long)value);
-    else if (field->kind == FIELD_SHARE)
-        output_print(output, "%lu.%04lu\n", (unsigned long)value / 10000, (unsigned long)value % 10000);
-    else
-        output_print(output, "%lu\n", (unsigned long)value);
+    field_print(output, field, value);
+    output_print(output, "\n");
 }
 
 static void metrics_of(struct output *output, const char *group, const struct field_list *list,
@@ -107,26 +100,16 @@ static void metrics_of_heaps(struct output *output, struct usage_count *count_ro
 /* Scopes may share a name, so the number is a label, too. */
 static void metrics_of_scopes(struct output *output)
 {
-    static const struct {
-        uint16_t offset;
-        char name[16], help[64];
-    } figures[] = {
-        { offsetof(struct hak_scope_stats, live), "live_bytes", "Live blocks, with those of the scopes below it" },
-        { offsetof(struct hak_scope_stats, cap), "cap_bytes", "Its cap; 0: none" },
-        { offsetof(struct hak_scope_stats, held), "held_bytes", "Its own slabs and mappings" },
-        { offsetof(struct hak_scope_stats, peak), "peak_bytes", "The most bytes that were live" },
-        { offsetof(struct hak_scope_stats, refused), "refused", "Allocations that its cap refused" },
-    };
+    char labels[96];
 
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0] && scopes_first(); i++) {
-        output_print(output, "# HELP hakmem_scope_%s %s\n# TYPE hakmem_scope_%s gauge\n", figures[i].name,
-                     figures[i].help, figures[i].name);
+    for (size_t i = 0; i < fields_scope.count && scopes_first(); i++) {
+        const struct field *field = &fields_scope.fields[i];
+        metric_head(output, "scope_", field);
         for (struct scope *scope = scopes_first(); scope; scope = scopes_from(scope->next)) {
             struct hak_scope_stats row;
             (void)scopes_row(&row, scope);
-            output_print(output, "hakmem_scope_%s{scope=\"%s\",number=\"%lu\"} %lu\n", figures[i].name, row.name,
-                         (unsigned long)row.number,
-                         (unsigned long)*(const uint64_t *)((const char *)&row + figures[i].offset));
+            base_format(labels, sizeof labels, "{scope=\"%s\",number=\"%lu\"}", row.name, (unsigned long)row.number);
+            metric_value(output, "scope_", field, labels, field_value(field, &row));
         }
     }
 }
@@ -171,14 +154,8 @@ static void metrics_of_debug_counters(struct output *output)
     }
 }
 
-void export_prometheus(struct output *output)
+void export_prometheus(struct output *output, struct stats_shot *shot)
 {
-    struct stats_shot *shot = stats_take();
-
-    if (shot == NULL) {
-        output_fail(output, ENOMEM);
-        return;
-    }
     output_print(output, "# HELP hakmem_build_info The library that runs\n# TYPE hakmem_build_info gauge\n"
                          "hakmem_build_info{version=\"%s\",build=\"%s\"} 1\n",
                  BASE_VERSION_STRING, HAK_DEBUG ? "debug" : "release");
@@ -193,5 +170,4 @@ void export_prometheus(struct output *output)
     metrics_of_superslabs(output);
     if (HAK_DEBUG_COUNTERS)
         metrics_of_debug_counters(output);
-    stats_give(shot);
 }

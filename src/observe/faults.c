@@ -46,4 +46,10 @@ void faults_begin(void)
 
 struct faults faults_first(void) { return words_get(&first); }
 struct faults faults_reported(void) { return words_get(&reported); }
-void faults_note_report(const struct faults *now) { words_set(&reported, now); }
+
+void faults_note_report(void)
+{
+    struct faults now = faults_now();
+
+    words_set(&reported, &now);
+}

@@ -17,6 +17,6 @@ HAK_HIDDEN struct faults faults_first(void);
 
 /* The figures of the last report (faults_note_report), or of faults_begin. */
 HAK_HIDDEN struct faults faults_reported(void);
-HAK_HIDDEN void faults_note_report(const struct faults *now);
+HAK_HIDDEN void faults_note_report(void);
 
 #endif

@@ -1,13 +1,30 @@
 #include "observe/fields.h"
 
+#include <hakmem/scope.h>
+
 #define FIELD(struct_, name, kind, help) { offsetof(struct struct_, name), FIELD_##kind, #name, help },
 /* The list covers every word from the member `first` to the member `last`. */
 #define LIST(name, struct_, first, last)                                                                               \
     _Static_assert(sizeof name##_fields / sizeof name##_fields[0] * sizeof(uint64_t) ==                                \
                        offsetof(struct struct_, last) + sizeof(uint64_t) - offsetof(struct struct_, first),            \
                    "a member of " #struct_ " is missing in its list");                                                 \
+    FIELDS(name)
+#define FIELDS(name)                                                                                                   \
     HAK_DATA_HERE const struct field_list fields_##name = { name##_fields,                                             \
                                                             sizeof name##_fields / sizeof name##_fields[0] };
+
+/* Members that the totals, a class and a heap have alike. */
+#define SLOW_CALLS(struct_)                                                                                            \
+    FIELD(struct_, refills, COUNTER, "Batches of blocks taken out of slabs")                                           \
+    FIELD(struct_, refilled_blocks, COUNTER, "Blocks taken out of slabs")                                              \
+    FIELD(struct_, flushes, COUNTER, "Batches of blocks given back by threads")                                        \
+    FIELD(struct_, flushed_blocks, COUNTER, "Blocks given back by threads")                                            \
+    FIELD(struct_, returned_blocks, COUNTER, "Blocks that came back to slabs")                                         \
+    FIELD(struct_, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")         \
+    FIELD(struct_, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
+#define HITS(struct_)                                                                                                  \
+    FIELD(struct_, malloc_hits, HITS, "Allocations that the thread caches served")                                     \
+    FIELD(struct_, free_hits, HITS, "Frees that the thread caches took")
 
 static const struct field memory_fields[] = {
     FIELD(hak_stats, mapped, BYTES,
@@ -31,13 +48,7 @@ static const struct field memory_fields[] = {
 };
 
 static const struct field counters_fields[] = {
-    FIELD(hak_stats, refills, COUNTER, "Batches of blocks taken out of slabs")
-    FIELD(hak_stats, refilled_blocks, COUNTER, "Blocks taken out of slabs")
-    FIELD(hak_stats, flushes, COUNTER, "Batches of blocks given back by threads")
-    FIELD(hak_stats, flushed_blocks, COUNTER, "Blocks given back by threads")
-    FIELD(hak_stats, returned_blocks, COUNTER, "Blocks that came back to slabs")
-    FIELD(hak_stats, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
-    FIELD(hak_stats, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
+    SLOW_CALLS(hak_stats)
     FIELD(hak_stats, slabs_carved, COUNTER, "Slabs cut into blocks")
     FIELD(hak_stats, slabs_released, COUNTER, "Slabs that emptied and left their heap")
     FIELD(hak_stats, slabs_adopted, COUNTER, "Slabs that changed their heap")
@@ -60,8 +71,7 @@ static const struct field counters_fields[] = {
     FIELD(hak_stats, huge_freed, COUNTER, "Huge blocks freed")
     FIELD(hak_stats, huge_reused, COUNTER, "Huge blocks out of freed ranges")
     FIELD(hak_stats, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
-    FIELD(hak_stats, malloc_hits, HITS, "Allocations that the thread caches served")
-    FIELD(hak_stats, free_hits, HITS, "Frees that the thread caches took")
+    HITS(hak_stats)
     FIELD(hak_stats, malloc_coverage, SHARE,
           "Share of allocations of pooled blocks that the thread caches served")
     FIELD(hak_stats, free_coverage, SHARE, "Share of frees of pooled blocks that the thread caches took")
@@ -104,15 +114,8 @@ static const struct field class_fields[] = {
     FIELD(hak_stats_class, live_blocks, GAUGE, "Blocks that the program holds")
     FIELD(hak_stats_class, cached_blocks, GAUGE, "Blocks in threads' caches")
     FIELD(hak_stats_class, free_blocks, GAUGE, "Free blocks in slabs")
-    FIELD(hak_stats_class, refills, COUNTER, "Batches of blocks taken out of slabs")
-    FIELD(hak_stats_class, refilled_blocks, COUNTER, "Blocks taken out of slabs")
-    FIELD(hak_stats_class, flushes, COUNTER, "Batches of blocks given back by threads")
-    FIELD(hak_stats_class, flushed_blocks, COUNTER, "Blocks given back by threads")
-    FIELD(hak_stats_class, returned_blocks, COUNTER, "Blocks that came back to slabs")
-    FIELD(hak_stats_class, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
-    FIELD(hak_stats_class, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
-    FIELD(hak_stats_class, malloc_hits, HITS, "Allocations that the thread caches served")
-    FIELD(hak_stats_class, free_hits, HITS, "Frees that the thread caches took")
+    SLOW_CALLS(hak_stats_class)
+    HITS(hak_stats_class)
     FIELD(hak_stats_class, slabs_carved, COUNTER, "Slabs cut into blocks")
     FIELD(hak_stats_class, slabs_released, COUNTER, "Slabs that emptied and left their heap")
     FIELD(hak_stats_class, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
@@ -120,43 +123,24 @@ static const struct field class_fields[] = {
 
 static const struct field heap_fields[] = {
     FIELD(hak_stats_heap, number, GAUGE, "Number of the heap")
-        FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last") FIELD(
-            hak_stats_heap, kind, GAUGE,
-            "0: a thread's, 1: house, 2: first-class, 3: the heap profile's, 4: shared by threads")
-            FIELD(hak_stats_heap, live, GAUGE, "1: its thread is there") FIELD(
-                hak_stats_heap, slabs, GAUGE, "Slabs of the heap") FIELD(hak_stats_heap, slab_bytes, GAUGE,
-                                                                         "Their bytes")
-                FIELD(hak_stats_heap, warm_slabs, GAUGE, "Empty slabs ready to carve") FIELD(
-                    hak_stats_heap, used_bytes, GAUGE, "Bytes of blocks out of its slabs")
-                    FIELD(hak_stats_heap, cached_bytes, GAUGE, "Bytes of blocks in its thread's cache") FIELD(
-                        hak_stats_heap, refills, COUNTER, "Batches of blocks taken out of slabs")
-                        FIELD(hak_stats_heap, refilled_blocks, COUNTER, "Blocks taken out of slabs") FIELD(
-                            hak_stats_heap, flushes, COUNTER,
-                            "Batches of blocks given back by threads") FIELD(hak_stats_heap, flushed_blocks, COUNTER,
-                                                                             "Blocks given back by threads")
-                            FIELD(hak_stats_heap, returned_blocks, COUNTER, "Blocks that came back to slabs") FIELD(
-                                hak_stats_heap, malloc_misses, COUNTER,
-                                "Allocations of pooled blocks that found the thread's cache empty")
-                                FIELD(hak_stats_heap, free_overflows, COUNTER,
-                                      "Frees of pooled blocks that found the thread's cache full")
-                                    FIELD(hak_stats_heap, malloc_hits, HITS,
-                                          "Allocations that the thread caches served")
-                                        FIELD(hak_stats_heap, free_hits, HITS,
-                                              "Frees that the thread caches took")
-                                            FIELD(hak_stats_heap, remote_out, COUNTER,
-                                                  "Blocks that threads freed and other heaps own")
-                                                FIELD(hak_stats_heap, remote_in, COUNTER,
-                                                      "Blocks that heaps collected after others freed them")
-                                                    FIELD(hak_stats_heap, remote_locked, COUNTER,
-                                                          "Blocks freed under their owner's lock")
-                                                        FIELD(hak_stats_heap, pending, GAUGE,
-                                                              "Slabs in its queue of remote frees")
-                                                            FIELD(hak_stats_heap, pending_drained, COUNTER,
-                                                                  "Slabs taken out of queues of remote frees")
-                                                                FIELD(hak_stats_heap, pending_requeued, COUNTER,
-                                                                      "Of the drained slabs: passed on to a new owner")
-                                                                    FIELD(hak_stats_heap, slabs_adopted, COUNTER,
-                                                                          "Slabs that changed their heap")
+    FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last")
+    FIELD(hak_stats_heap, kind, GAUGE,
+          "0: a thread's, 1: house, 2: first-class, 3: the heap profile's, 4: shared by threads")
+    FIELD(hak_stats_heap, live, GAUGE, "1: its thread is there")
+    FIELD(hak_stats_heap, slabs, GAUGE, "Slabs of the heap")
+    FIELD(hak_stats_heap, slab_bytes, GAUGE, "Their bytes")
+    FIELD(hak_stats_heap, warm_slabs, GAUGE, "Empty slabs ready to carve")
+    FIELD(hak_stats_heap, used_bytes, GAUGE, "Bytes of blocks out of its slabs")
+    FIELD(hak_stats_heap, cached_bytes, GAUGE, "Bytes of blocks in its thread's cache")
+    SLOW_CALLS(hak_stats_heap)
+    HITS(hak_stats_heap)
+    FIELD(hak_stats_heap, remote_out, COUNTER, "Blocks that threads freed and other heaps own")
+    FIELD(hak_stats_heap, remote_in, COUNTER, "Blocks that heaps collected after others freed them")
+    FIELD(hak_stats_heap, remote_locked, COUNTER, "Blocks freed under their owner's lock")
+    FIELD(hak_stats_heap, pending, GAUGE, "Slabs in its queue of remote frees")
+    FIELD(hak_stats_heap, pending_drained, COUNTER, "Slabs taken out of queues of remote frees")
+    FIELD(hak_stats_heap, pending_requeued, COUNTER, "Of the drained slabs: passed on to a new owner")
+    FIELD(hak_stats_heap, slabs_adopted, COUNTER, "Slabs that changed their heap")
 };
 
 static const struct field superslab_fields[] = {
@@ -170,6 +154,14 @@ static const struct field superslab_fields[] = {
     FIELD(hak_stats_superslab, huge_pages, GAUGE, "1: huge pages are asked for")
 };
 
+static const struct field scope_fields[] = {
+    FIELD(hak_scope_stats, live, BYTES, "Live blocks, with those of the scopes below it")
+    FIELD(hak_scope_stats, cap, BYTES, "Its cap; 0: none")
+    FIELD(hak_scope_stats, held, BYTES, "Its own slabs and mappings")
+    FIELD(hak_scope_stats, peak, BYTES, "The most bytes that were live")
+    FIELD(hak_scope_stats, refused, GAUGE, "Allocations that its cap refused")
+};
+
 LIST(memory, hak_stats, mapped, heaps_first_class)
 LIST(counters, hak_stats, refills, free_coverage)
 LIST(faults, hak_stats, faults_soft, touched_pages)
@@ -178,4 +170,15 @@ LIST(pool, hak_stats_pool, slabs, free_bytes)
 LIST(class, hak_stats_class, block_size, remote_blocks)
 LIST(heap, hak_stats_heap, number, slabs_adopted)
 LIST(superslab, hak_stats_superslab, number, huge_pages)
+FIELDS(scope)
 #undef FIELD
+
+void field_print(struct output *output, const struct field *field, uint64_t value)
+{
+    if (field->kind == FIELD_SIGNED)
+        output_print(output, "%ld", (long)value);
+    else if (field->kind == FIELD_SHARE)
+        output_print(output, "%lu.%04lu", (unsigned long)value / 10000, (unsigned long)value % 10000);
+    else
+        output_print(output, "%lu", (unsigned long)value);
+}

@@ -1,7 +1,5 @@
 #include "observe/output.h"
 
-#include <errno.h>
-
 #include "base/format.h"
 #include "base/stderr.h"
 #include "os/file.h"
@@ -68,50 +66,4 @@ void output_line(struct output *output, const char *format, ...)
     va_end(arguments);
     piece[length++] = '\n'; /* in the place of the NUL */
     output_add(output, piece, length);
-}
-
-bool output_path(char *path, size_t capacity, const char *pattern)
-{
-    size_t length = 0;
-
-    for (; *pattern; pattern++) {
-        char number[16] = { *pattern, '\0' };
-        size_t digits = 1;
-        if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == '%') && *pattern++ && *pattern == 'p')
-            digits = base_format(number, sizeof number, "%u", os_process_id());
-        if (digits >= capacity - length)
-            return false;
-        __builtin_memcpy(path + length, number, digits);
-        length += digits;
-    }
-    path[length] = '\0';
-    return true;
-}
-
-const char *output_reason(int error)
-{
-    switch (error) {
-    case ENOENT:
-        return "no such directory";
-    case EACCES:
-    case EPERM:
-        return "no permission";
-    case EISDIR:
-        return "it is a directory";
-    case ENOTDIR:
-        return "a part of the path is no directory";
-    case EROFS:
-        return "the file system is read-only";
-    case ENOSPC:
-        return "no space is left";
-    case ENAMETOOLONG:
-        return "the path is too long";
-    case EMFILE:
-    case ENFILE:
-        return "too many files are open";
-    case EPIPE:
-        return "nobody reads the pipe";
-    default:
-        return "an error of the system";
-    }
 }

@@ -33,10 +33,4 @@ HAK_HIDDEN int output_end(struct output *output);
 /* A write function for files; argument: an int, the descriptor. Returns 0 or the errno. */
 HAK_HIDDEN int output_to_file(void *argument, const char *text, size_t length);
 
-/* Makes a path from `pattern`: %p becomes the process's id, and %% a percent sign. False: it does not fit. */
-HAK_HIDDEN bool output_path(char *path, size_t capacity, const char *pattern);
-
-/* The meaning of an errno, for messages. */
-HAK_HIDDEN const char *output_reason(int error);
-
 #endif

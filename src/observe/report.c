@@ -13,40 +13,38 @@
 #include "os/cycles.h"
 #include "os/file.h"
 
+/* Prints a report, which later ones are compared with. A shot fits into no stack, so there may be no memory for one. */
+static int print_report(struct output *output, void (*print)(struct output *output, struct stats_shot *shot))
+{
+    struct stats_shot *shot = stats_take();
+
+    if (shot)
+        print(output, shot);
+    else
+        output_fail(output, ENOMEM);
+    stats_give(shot);
+    faults_note_report();
+    return output_end(output);
+}
+
 int observe_print(enum hak_stats_format format, hak_stats_write write, void *argument)
 {
     struct output output;
-    struct faults now;
 
-    output_begin(&output, write, argument, "");
-    switch (format) {
-    case HAK_STATS_TEXT:
-        report_text(&output);
-        break;
-    case HAK_STATS_JSON:
-        export_json(&output);
-        break;
-    case HAK_STATS_PROMETHEUS:
-        export_prometheus(&output);
-        break;
-    default:
+    if (format < HAK_STATS_TEXT || format > HAK_STATS_PROMETHEUS)
         return EINVAL;
-    }
-    now = faults_now();
-    faults_note_report(&now);
-    return output_end(&output);
+    output_begin(&output, write, argument, "");
+    return print_report(&output, format == HAK_STATS_TEXT   ? report_text
+                                 : format == HAK_STATS_JSON ? export_json
+                                                            : export_prometheus);
 }
 
 void observe_report(void)
 {
     struct output output;
-    struct faults now;
 
     output_begin(&output, NULL, NULL, "hakmem: ");
-    report_text(&output);
-    output_end(&output);
-    now = faults_now();
-    faults_note_report(&now);
+    (void)print_report(&output, report_text);
 }
 
 /* ---- The process's start and end ---- */
@@ -77,27 +75,41 @@ static void print_to_file(enum hak_stats_format format, const char *pattern)
     char path[4096];
     int file, error, late;
 
-    if (!output_path(path, sizeof path, pattern)) {
+    if (!os_file_path(path, sizeof path, pattern, 0, NULL)) {
         base_message("HAKMEM_STATS_FILE: with %s replaced, the path is longer than %zu characters", "%p",
                      sizeof path - 1);
         return;
     }
     file = os_file_create(path);
     if (file < 0) {
-        base_message("HAKMEM_STATS_FILE: cannot make %.900s: %s (errno %d)", path, output_reason(-file), -file);
+        base_message("HAKMEM_STATS_FILE: cannot make %.900s: %s (errno %d)", path, os_error_text(-file), -file);
         return;
     }
     error = observe_print(format, output_to_file, &file);
     late = os_file_close(file);
     if (error || late)
-        base_message("HAKMEM_STATS_FILE: cannot write %.900s: %s (errno %d)", path, output_reason(error ? error : late),
+        base_message("HAKMEM_STATS_FILE: cannot write %.900s: %s (errno %d)", path, os_error_text(error ? error : late),
                      error ? error : late);
+}
+
+/* The tables that have options of their own, of one moment. */
+static void print_tables(struct output *output, const struct stats_shot *shot)
+{
+    if (hak_options.front_stats)
+        report_front_table(output, shot);
+    if (hak_options.warm_pool_stats)
+        report_warm_table(output, shot);
+    if (hak_options.ss_lru_debug || hak_options.ss_prewarm_debug)
+        report_lru_lines(output, &shot->totals);
+    if (hak_options.debug_counters)
+        report_debug_table(output);
 }
 
 static HAK_NOINLINE void report_at_exit(void)
 {
     enum hak_stats_format format = (enum hak_stats_format)hak_options.show_stats;
     const char *pattern = option_path(hak_options.stats_file);
+    struct stats_shot *shot;
     struct output output;
 
     if (format && pattern)
@@ -111,17 +123,12 @@ static HAK_NOINLINE void report_at_exit(void)
     else if (hak_options.tiny_profile)
         base_message("HAKMEM_TINY_PROFILE: this build carries no cycle profile; the flavor cycles does, such as "
                      "make larson_hakmem BUILD_FLAVOR=cycles, or hakmem run --profile");
-    if (!wants_tables())
+    shot = wants_tables() ? stats_take() : NULL;
+    if (shot == NULL)
         return;
     output_begin(&output, NULL, NULL, "hakmem: ");
-    if (hak_options.front_stats)
-        report_front_table(&output);
-    if (hak_options.warm_pool_stats)
-        report_warm_table(&output);
-    if (hak_options.ss_lru_debug || hak_options.ss_prewarm_debug)
-        report_lru_table(&output);
-    if (hak_options.debug_counters)
-        report_debug_table(&output);
+    print_tables(&output, shot);
+    stats_give(shot);
     output_end(&output);
 }
 

@@ -3,9 +3,10 @@
 #define HAK_OBSERVE_REPORT_H
 
 #include "observe/output.h"
+#include "observe/stats.h"
 
 /* All on one screen: where the memory is, the pools, the size classes and heaps that hold most, and the counters. */
-HAK_HIDDEN void report_text(struct output *output);
+HAK_HIDDEN void report_text(struct output *output, struct stats_shot *shot);
 
 /* On standard error; what malloc_stats prints. */
 HAK_HIDDEN void observe_report(void);

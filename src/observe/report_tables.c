@@ -1,7 +1,5 @@
 #include "observe/report_tables.h"
 
-#include <errno.h>
-
 #include "observe/counters.h"
 #include "observe/stats.h"
 #include "superslab/shared_pool.h"
@@ -92,14 +90,8 @@ static void report_parts(struct output *output, const struct stats_shot *shot)
               "a miss maps memory");
 }
 
-void report_front_table(struct output *output)
+void report_front_table(struct output *output, const struct stats_shot *shot)
 {
-    struct stats_shot *shot = stats_take();
-
-    if (shot == NULL) {
-        output_fail(output, ENOMEM);
-        return;
-    }
     report_front_lines(output, &shot->totals);
     report_parts(output, shot);
     output_line(output, "%10s %14s %12s %9s %14s %12s %9s %12s %12s %10s", "block size", "malloc hits", "misses",
@@ -114,17 +106,10 @@ void report_front_table(struct output *output)
                         row->free_hits, row->free_overflows, frees / 100, frees % 100, row->refilled_blocks,
                         row->flushed_blocks, row->cached_blocks);
     }
-    stats_give(shot);
 }
 
-void report_warm_table(struct output *output)
+void report_warm_table(struct output *output, const struct stats_shot *shot)
 {
-    struct stats_shot *shot = stats_take();
-
-    if (shot == NULL) {
-        output_fail(output, ENOMEM);
-        return;
-    }
     report_warm_lines(output, &shot->totals);
     output_line(output, "%10s %12s %12s %12s %12s", "block size", "carved", "released", "slabs", "free blocks");
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
@@ -133,19 +118,6 @@ void report_warm_table(struct output *output)
             output_line(output, "%10lu %12lu %12lu %12lu %12lu", row->block_size, row->slabs_carved,
                         row->slabs_released, row->slabs, row->free_blocks);
     }
-    stats_give(shot);
-}
-
-void report_lru_table(struct output *output)
-{
-    struct stats_shot *shot = stats_take();
-
-    if (shot == NULL) {
-        output_fail(output, ENOMEM);
-        return;
-    }
-    report_lru_lines(output, &shot->totals);
-    stats_give(shot);
 }
 
 /* One line with the classes that have counts of a counter. */

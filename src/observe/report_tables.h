@@ -5,17 +5,16 @@
 #include "observe/output.h"
 #include "observe/stats.h"
 
-/* Lines that the text of all statistics contains, too. */
+/* Lines that the text of all statistics contains, too. HAKMEM_SS_LRU_DEBUG, HAKMEM_SS_PREWARM_DEBUG: report_lru_lines,
+ * what happened to empty SuperSlabs. */
 HAK_HIDDEN void report_front_lines(struct output *output, const struct hak_stats *totals);
 HAK_HIDDEN void report_warm_lines(struct output *output, const struct hak_stats *totals);
 HAK_HIDDEN void report_lru_lines(struct output *output, const struct hak_stats *totals);
 
 /* HAKMEM_FRONT_STATS: the thread caches, by class. */
-HAK_HIDDEN void report_front_table(struct output *output);
+HAK_HIDDEN void report_front_table(struct output *output, const struct stats_shot *shot);
 /* HAKMEM_WARM_POOL_STATS: the warm pools, and the slabs by class. */
-HAK_HIDDEN void report_warm_table(struct output *output);
-/* HAKMEM_SS_LRU_DEBUG, HAKMEM_SS_PREWARM_DEBUG: what happened to empty SuperSlabs. */
-HAK_HIDDEN void report_lru_table(struct output *output);
+HAK_HIDDEN void report_warm_table(struct output *output, const struct stats_shot *shot);
 /* HAKMEM_DEBUG_COUNTERS: all counters that are not 0, with their classes; or a line that the build has none. */
 HAK_HIDDEN void report_debug_table(struct output *output);
 

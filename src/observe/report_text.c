@@ -1,6 +1,4 @@
 /* All statistics as text: a screen. */
-#include <errno.h>
-
 #include "observe/counters.h"
 #include "observe/report.h"
 #include "observe/report_tables.h"
@@ -155,19 +153,12 @@ static void text_counters(struct output *output, const struct hak_stats *totals)
                 (long)totals->resident_change, (long)totals->resident_change_recent);
 }
 
-void report_text(struct output *output)
+void report_text(struct output *output, struct stats_shot *shot)
 {
-    struct stats_shot *shot = stats_take();
-
-    if (shot == NULL) {
-        output_fail(output, ENOMEM);
-        return;
-    }
     text_memory(output, &shot->totals);
     text_pools(output, &shot->totals);
     text_classes(output, shot);
     text_heaps(output, &shot->count);
     text_superslabs(output);
     text_counters(output, &shot->totals);
-    stats_give(shot);
 }

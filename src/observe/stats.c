@@ -21,6 +21,13 @@ uint64_t stats_share(uint64_t hits, uint64_t others)
 
 /* ---- Classes and pools ---- */
 
+/* The members that are sums over classes in the totals, and in a heap. */
+#define EACH_CALL(CALL)                                                                                    \
+    CALL(refills) CALL(refilled_blocks) CALL(flushes) CALL(flushed_blocks) CALL(returned_blocks)           \
+    CALL(malloc_misses) CALL(free_overflows) CALL(malloc_hits) CALL(free_hits)
+#define ADD_TO_TOTALS(member) totals->member += row->member;
+#define ADD_TO_HEAP(member) row->member += one.member;
+
 static void shoot_class(struct hak_stats_class *row, const struct usage_count *count, unsigned class)
 {
     const struct class_counters *counters = &count->classes[class];
@@ -66,15 +73,7 @@ static void add_class(struct hak_stats *totals, const struct hak_stats_class *ro
                 : class_size(class) <= FAST_MAX ? &totals->small
                                                 : &totals->medium,
                 row, class);
-    totals->refills += row->refills;
-    totals->refilled_blocks += row->refilled_blocks;
-    totals->flushes += row->flushes;
-    totals->flushed_blocks += row->flushed_blocks;
-    totals->returned_blocks += row->returned_blocks;
-    totals->malloc_misses += row->malloc_misses;
-    totals->free_overflows += row->free_overflows;
-    totals->malloc_hits += row->malloc_hits;
-    totals->free_hits += row->free_hits;
+    EACH_CALL(ADD_TO_TOTALS)
     totals->slabs_carved += row->slabs_carved;
     totals->slabs_released += row->slabs_released;
     totals->remote_blocks += row->remote_blocks;
@@ -298,14 +297,6 @@ void stats_heap(struct hak_stats_heap *row, struct heap *heap, struct usage_coun
         row->slabs += one.slabs;
         row->used_bytes += count->used[class] * class_size(class);
         row->cached_bytes += count->cached[class] * class_size(class);
-        row->refills += one.refills;
-        row->refilled_blocks += one.refilled_blocks;
-        row->flushes += one.flushes;
-        row->flushed_blocks += one.flushed_blocks;
-        row->returned_blocks += one.returned_blocks;
-        row->malloc_misses += one.malloc_misses;
-        row->free_overflows += one.free_overflows;
-        row->malloc_hits += one.malloc_hits;
-        row->free_hits += one.free_hits;
+        EACH_CALL(ADD_TO_HEAP)
     }
 }

@@ -118,13 +118,13 @@ static bool parse_truth(const char *value, bool *truth)
 static bool parse_signed(const char *value, int64_t *number)
 {
     bool minus = *value == '-';
-    size_t digits = 0;
+    uint64_t digits;
 
-    *number = 0;
-    for (value += minus; *value >= '0' && *value <= '9' && digits < 18; value++, digits++)
-        *number = *number * 10 + (*value - '0');
-    *number = minus ? -*number : *number;
-    return digits && *value == '\0';
+    value += minus;
+    if (!base_number(&value, &digits) || *value != '\0' || digits > INT64_MAX)
+        return false;
+    *number = minus ? -(int64_t)digits : (int64_t)digits;
+    return true;
 }
 
 static bool set_number(const char *option, uint64_t number)

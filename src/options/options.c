@@ -97,23 +97,12 @@ static bool same_word(const char *a, const char *b)
     return lower(*a) == lower(*b);
 }
 
-/* Reads digits and stores where they end. False: there are none, or the number exceeds 64 bits. */
-static bool parse_number(const char *text, const char **end, uint64_t *value)
-{
-    const char *start = text;
-    for (*value = 0; *text >= '0' && *text <= '9'; text++)
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*text - '0'), value))
-            return false;
-    *end = text;
-    return text != start;
-}
-
 /* A number and one of: nothing or B; K, M, G or T, each alone or with B or iB behind it. All are powers of 1024. */
 static bool parse_size(const char *text, uint64_t *value)
 {
     static const char units[] = "kmgt";
     const char *unit, *at;
-    if (!parse_number(text, &text, value))
+    if (!base_number(&text, value))
         return false;
     for (at = units; *at != '\0' && lower(*text) != *at; at++)
         continue;
@@ -185,7 +174,6 @@ static bool parse_path(const char *text, uint64_t *value)
 
 static bool parse_value(const struct option_row *row, const char *text, uint64_t *value)
 {
-    const char *end;
     bool good = false;
     switch (row->kind) {
     case OPTION_BOOL:
@@ -207,7 +195,7 @@ static bool parse_value(const struct option_row *row, const char *text, uint64_t
     case OPTION_COUNT:
     case OPTION_TIME:
     case OPTION_MICROS:
-        good = parse_number(text, &end, value) && *end == '\0';
+        good = base_number(&text, value) && *text == '\0';
         break;
     }
     return good && *value >= row->lowest && *value <= row->highest;

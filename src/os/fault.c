@@ -11,24 +11,23 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/errno.h"
+
 /* ---- Pages ---- */
 
 void *os_fault_reserve(size_t size)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     void *address = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    errno = saved_errno;
     return address == MAP_FAILED ? NULL : address;
 }
 
 static bool set_access(void *address, size_t size, int protection)
 {
-    int saved_errno = errno;
-    bool done = mprotect(address, size, protection) == 0;
+    BASE_KEEP_ERRNO;
 
-    errno = saved_errno;
-    return done;
+    return mprotect(address, size, protection) == 0;
 }
 
 bool os_fault_open(void *address, size_t size) { return set_access(address, size, PROT_READ | PROT_WRITE); }
@@ -37,10 +36,9 @@ bool os_fault_close(void *address, size_t size) { return set_access(address, siz
 
 void os_fault_empty(void *address, size_t size)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     (void)madvise(address, size, MADV_DONTNEED);
-    errno = saved_errno;
 }
 
 /* ---- What the processor says of a fault ---- */
@@ -205,35 +203,31 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 int os_fault_take(os_fault_settle *settle)
 {
-    int saved_errno = errno, error = 0;
+    BASE_KEEP_ERRNO;
     struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART }, before;
     bool taken = chain.settle != NULL;
 
     sigemptyset(&action.sa_mask);
-    if (sigaction(SIGSEGV, NULL, &before) != 0) {
-        error = errno;
-    } else if (!((before.sa_flags & SA_SIGINFO) && before.sa_sigaction == on_fault)) {
-        chain.latest = before;
-        if (!taken)
-            chain.first = before;
-        chain.settle = settle;
-        if (sigaction(SIGSEGV, &action, NULL) != 0)
-            error = errno;
-    }
-    errno = saved_errno;
-    return error;
+    if (sigaction(SIGSEGV, NULL, &before) != 0)
+        return errno;
+    if ((before.sa_flags & SA_SIGINFO) && before.sa_sigaction == on_fault)
+        return 0;
+    chain.latest = before;
+    if (!taken)
+        chain.first = before;
+    chain.settle = settle;
+    return sigaction(SIGSEGV, &action, NULL) == 0 ? 0 : errno;
 }
 
 /* ---- The thread ---- */
 
 void os_fault_thread_name(char name[16])
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     memset(name, 0, 16);
     (void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
     name[15] = '\0';
-    errno = saved_errno;
 }
 
 uint32_t os_fault_thread_id(void)

@@ -7,21 +7,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/errno.h"
 #include "base/format.h"
 #include "base/stderr.h"
 #include "base/write.h"
 
 static int open_file(const char *path, int flags)
 {
-    int saved_errno = errno, file;
+    BASE_KEEP_ERRNO;
+    int file;
 
     do
         file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC | flags, 0644);
     while (file < 0 && errno == EINTR);
-    if (file < 0)
-        file = -errno;
-    errno = saved_errno;
-    return file;
+    return file < 0 ? -errno : file;
 }
 
 int os_file_create(const char *path) { return open_file(path, O_CREAT | O_TRUNC); }
@@ -32,64 +31,75 @@ int os_file_create_nameless(const char *folder) { return open_file(folder, O_TMP
 
 int os_file_name(int file, const char *path)
 {
-    int saved_errno = errno, result = 0;
+    BASE_KEEP_ERRNO;
     char self[32];
 
     /* linkat by descriptor needs a privilege before Linux 6.10. linkat through /proc costs the system more. */
     base_format(self, sizeof self, "/proc/self/fd/%d", file);
     if (syscall(SYS_linkat, file, "", AT_FDCWD, path, AT_EMPTY_PATH) != 0 &&
         (errno != ENOENT || syscall(SYS_linkat, AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) != 0))
-        result = errno;
-    errno = saved_errno;
-    return result;
+        return errno;
+    return 0;
 }
 
 int os_file_open_special(const char *path)
 {
-    int saved_errno = errno, error;
+    BASE_KEEP_ERRNO;
     /* A pipe that nobody reads would wait for its reader. */
     int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat status;
 
-    error = file < 0 ? errno : 0;
-    if (file >= 0 && (!base_file_status(file, &status) || S_ISREG(status.st_mode))) {
+    if (file < 0)
+        return errno == ENXIO ? -ENXIO : OS_FILE_REGULAR;
+    if (!base_file_status(file, &status) || S_ISREG(status.st_mode)) {
         (void)syscall(SYS_close, file);
-        file = -1;
+        return OS_FILE_REGULAR;
     }
-    if (file >= 0)
-        (void)syscall(SYS_fcntl, file, F_SETFL, syscall(SYS_fcntl, file, F_GETFL) & ~O_NONBLOCK);
-    else
-        file = error == ENXIO ? -ENXIO : OS_FILE_REGULAR;
-    errno = saved_errno;
+    (void)syscall(SYS_fcntl, file, F_SETFL, syscall(SYS_fcntl, file, F_GETFL) & ~O_NONBLOCK);
     return file;
 }
 
 int os_file_write(int file, const void *data, size_t size)
 {
-    int saved_errno = errno, error = 0;
+    BASE_KEEP_ERRNO;
 
-    for (const char *at = data; size != 0 && error == 0;) {
+    for (const char *at = data; size != 0;) {
         long written = base_write(file, at, size);
-        if (written > 0) {
-            at += written;
-            size -= (size_t)written;
-        } else if (written == 0) {
-            error = EIO;
-        } else {
-            error = errno;
-        }
+        if (written <= 0)
+            return written < 0 ? errno : EIO;
+        at += written;
+        size -= (size_t)written;
     }
-    errno = saved_errno;
-    return error;
+    return 0;
 }
 
 int os_file_close(int file)
 {
-    int saved_errno = errno, error;
+    BASE_KEEP_ERRNO;
 
-    error = syscall(SYS_close, file) < 0 && errno != EINTR ? errno : 0;
-    errno = saved_errno;
-    return error;
+    return syscall(SYS_close, file) < 0 && errno != EINTR ? errno : 0;
+}
+
+bool os_file_path(char *path, size_t capacity, const char *pattern, uint32_t number, bool *with_process)
+{
+    size_t length = 0;
+
+    for (; *pattern; pattern++) {
+        bool id = pattern[0] == '%' && pattern[1] == 'p', counts = number && pattern[0] == '%' && pattern[1] == 'n';
+        char piece[16] = { *pattern, '\0' };
+        size_t size = 1;
+        if (id || counts)
+            size = base_format(piece, sizeof piece, "%u", id ? os_process_id() : number);
+        if (id && with_process)
+            *with_process = true;
+        pattern += id || counts || (pattern[0] == '%' && pattern[1] == '%');
+        if (size >= capacity - length)
+            return false;
+        __builtin_memcpy(path + length, piece, size);
+        length += size;
+    }
+    path[length] = '\0';
+    return true;
 }
 
 uint32_t os_process_id(void) { return (uint32_t)syscall(SYS_getpid); }

@@ -34,6 +34,10 @@ HAK_HIDDEN int os_file_close(int file);
  * The C library's own functions allocate or translate. */
 HAK_HIDDEN const char *os_error_text(int error);
 
+/* Makes a path of `pattern`: %p becomes the process's id (*with_process, unless with_process is NULL), %n `number`
+ * unless that is 0, and %% a percent sign. False: the path does not fit. */
+HAK_HIDDEN bool os_file_path(char *path, size_t capacity, const char *pattern, uint32_t number, bool *with_process);
+
 /* The process's id, also in a child of a fork that libc does not know of. */
 HAK_HIDDEN uint32_t os_process_id(void);
 

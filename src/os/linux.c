@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/errno.h"
 #include "os/procfs.h"
 
 /* Names that older C libraries lack. The kernel defines the numbers. */
@@ -58,12 +59,11 @@ size_t os_page_size(void)
     static _Atomic size_t page_size; /* Order: relaxed; every thread finds the same */
     size_t size = atomic_load_explicit(&page_size, memory_order_relaxed);
     if (HAK_UNLIKELY(size == 0)) {
-        int saved_errno = errno;
+        BASE_KEEP_ERRNO;
         size = getauxval(AT_PAGESZ);
         if (!base_is_pow2(size))
             size = 4096;
         atomic_store_explicit(&page_size, size, memory_order_relaxed);
-        errno = saved_errno;
     }
     return size;
 }
@@ -72,9 +72,8 @@ size_t os_page_size(void)
 
 static void *map_anywhere(size_t size, int protection)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     void *address = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    errno = saved_errno;
     return address == MAP_FAILED ? NULL : address;
 }
 
@@ -105,22 +104,20 @@ void *os_map(size_t size, size_t alignment)
 
 void os_unmap(void *address, size_t size)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     /* At vm.max_map_count the kernel refuses to unmap the middle of a mapping. Then os_purge gives back its memory at
      * least. */
     if (munmap(address, size) != 0)
         (void)os_purge(address, size);
-    errno = saved_errno;
 }
 
 enum os_place os_map_at(void *address, size_t size)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     void *got = mmap(address, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     enum os_place place = got == address ? OS_PLACE_MAPPED : OS_PLACE_TAKEN;
     if (got == MAP_FAILED && errno != EEXIST)
         place = OS_PLACE_REFUSED;
-    errno = saved_errno;
     if (got != MAP_FAILED && got != address) /* before Linux 4.17 the address is only a hint */
         os_unmap(got, size);
     return place;
@@ -128,10 +125,8 @@ enum os_place os_map_at(void *address, size_t size)
 
 bool os_decommit(void *address, size_t size)
 {
-    int saved_errno = errno;
-    bool done = munmap(address, size) == 0;
-    errno = saved_errno;
-    return done;
+    BASE_KEEP_ERRNO;
+    return munmap(address, size) == 0;
 }
 
 void *os_find_hole(size_t size, size_t alignment)
@@ -145,18 +140,15 @@ void *os_find_hole(size_t size, size_t alignment)
 
 void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     void *moved = mremap(address, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0);
-    errno = saved_errno;
     return moved == MAP_FAILED ? NULL : moved;
 }
 
 bool os_move(void *address, size_t size, void *place)
 {
-    int saved_errno = errno;
-    bool done = mremap(address, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place;
-    errno = saved_errno;
-    return done;
+    BASE_KEEP_ERRNO;
+    return mremap(address, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place;
 }
 
 /* ---- Physical memory ---- */
@@ -177,7 +169,7 @@ static bool purge_unlocked(void *address, size_t size)
 bool os_purge(void *address, size_t size)
 {
     static _Atomic int advice = MADV_DONTNEED; /* Order: relaxed; a thread that misses a change asks the kernel again */
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     bool done = madvise(address, size, atomic_load_explicit(&advice, memory_order_relaxed)) == 0;
     if (HAK_UNLIKELY(!done && errno == EINVAL)) { /* locked memory */
         atomic_store_explicit(&memory_is_locked, true, memory_order_relaxed);
@@ -193,7 +185,6 @@ bool os_purge(void *address, size_t size)
         if (!done)
             *probe = before;
     }
-    errno = saved_errno;
     return done;
 }
 
@@ -207,21 +198,18 @@ bool os_populate(void *address, size_t size)
     static _Atomic bool unknown_to_kernel; /* Order: relaxed; as `advice` */
     if (atomic_load_explicit(&unknown_to_kernel, memory_order_relaxed))
         return false;
-    int saved_errno = errno;
-    bool done = madvise(address, size, MADV_POPULATE_WRITE) == 0;
-    if (!done && errno == EINVAL)
+    BASE_KEEP_ERRNO;
+    if (madvise(address, size, MADV_POPULATE_WRITE) == 0)
+        return true;
+    if (errno == EINVAL)
         atomic_store_explicit(&unknown_to_kernel, true, memory_order_relaxed);
-    errno = saved_errno;
-    return done;
+    return false;
 }
 
 bool os_resident_pages(const void *address, size_t size, unsigned char *pages)
 {
-    int saved_errno = errno;
-    bool known = mincore((void *)(uintptr_t)address, size, pages) == 0;
-
-    errno = saved_errno;
-    return known;
+    BASE_KEEP_ERRNO;
+    return mincore((void *)(uintptr_t)address, size, pages) == 0;
 }
 
 /* Whether guards close memory and zero it. Emulators accept advice that they do not follow. */
@@ -253,39 +241,33 @@ static bool has_guards(void)
 
 bool os_guard(void *address, size_t size, bool on)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     bool has = has_guards(),
          done = has && madvise(address, size, on ? MADV_GUARD_INSTALL : MADV_GUARD_REMOVE) == 0;
 
     if (HAK_UNLIKELY(has && on && !done))
         (void)madvise(address, size, MADV_GUARD_REMOVE); /* from the pages that the kernel came to */
-    errno = saved_errno;
     return done;
 }
 
 bool os_protect(void *address, size_t size, bool accessible)
 {
-    int saved_errno = errno;
-    bool done = mprotect(address, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
-    errno = saved_errno;
-    return done;
+    BASE_KEEP_ERRNO;
+    return mprotect(address, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
 }
 
 /* The kernel joins neighbouring mappings of equal rights and flags. The neighbours are PROT_NONE or writable, so
  * PROT_READ keeps this one apart. */
 bool os_seal(void *address, size_t size)
 {
-    int saved_errno = errno;
-    bool done = mprotect(address, size, PROT_READ) == 0;
-    errno = saved_errno;
-    return done;
+    BASE_KEEP_ERRNO;
+    return mprotect(address, size, PROT_READ) == 0;
 }
 
 void os_advise_huge(void *address, size_t size, bool wanted)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     (void)madvise(address, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    errno = saved_errno;
 }
 
 static _Atomic bool names_are_over; /* the kernel has no names, or the start is over. Order: relaxed; a hint */
@@ -299,32 +281,25 @@ void os_name(void *address, size_t size, const char *name)
 {
     if (atomic_load_explicit(&names_are_over, memory_order_relaxed))
         return;
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     if (syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, size, name) != 0 && errno == EINVAL)
         os_name_no_more();
-    errno = saved_errno;
 }
 
 /* ---- Limits and measures ---- */
 
 size_t os_physical_memory(void)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     struct sysinfo info;
-    size_t size = sysinfo(&info) == 0 ? (size_t)info.totalram * info.mem_unit : SIZE_MAX;
-    errno = saved_errno;
-    return size;
+    return sysinfo(&info) == 0 ? (size_t)info.totalram * info.mem_unit : SIZE_MAX;
 }
 
 size_t os_address_space_limit(void)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     struct rlimit limit;
-    size_t size = SIZE_MAX;
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        size = (size_t)limit.rlim_cur;
-    errno = saved_errno;
-    return size;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? (size_t)limit.rlim_cur : SIZE_MAX;
 }
 
 void os_memory_bounds(struct os_memory_bounds *bounds, bool pressure)
@@ -341,23 +316,21 @@ size_t os_resident_memory(void)
 
 void os_page_faults(uint64_t *soft, uint64_t *hard)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     struct rusage usage;
     bool known = getrusage(RUSAGE_SELF, &usage) == 0;
     *soft = known ? (uint64_t)usage.ru_minflt : 0;
     *hard = known ? (uint64_t)usage.ru_majflt : 0;
-    errno = saved_errno;
 }
 
 unsigned os_cpu_count(void)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     unsigned long mask[CPU_MASK_WORDS];
     unsigned count = 0;
     long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
     for (size_t i = 0; bytes > 0 && i < (size_t)bytes / sizeof mask[0]; i++)
         count += base_count_bits(mask[i]);
-    errno = saved_errno;
     return count == 0 ? 1 : count;
 }
 
@@ -365,10 +338,9 @@ unsigned os_cpu_count(void)
 
 static uint64_t read_clock(clockid_t clock)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     struct timespec now = { 0, 0 };
     (void)clock_gettime(clock, &now);
-    errno = saved_errno;
     return (uint64_t)now.tv_sec * NANOSECONDS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
@@ -386,7 +358,7 @@ uint64_t os_now_coarse(void)
 static uint64_t random_word(void)
 {
     enum { RANDOM_NONBLOCK = 1 };
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     const void *gift = (const void *)getauxval(AT_RANDOM);
     uint64_t word = 0;
 
@@ -395,7 +367,6 @@ static uint64_t random_word(void)
             memcpy(&word, gift, sizeof word);
         word = (word + os_now()) * UINT64_C(0xbf58476d1ce4e5b9);
     }
-    errno = saved_errno;
     return word;
 }
 
@@ -443,10 +414,8 @@ uint64_t os_random(void)
 char *const *os_environment(void)
 {
     static char *const empty[] = { NULL };
-    int saved_errno = errno;
-    bool privileged = getauxval(AT_SECURE) != 0;
-    errno = saved_errno;
-    if (privileged)
+    BASE_KEEP_ERRNO;
+    if (getauxval(AT_SECURE) != 0)
         return empty;
     /* The dynamic loader may allocate before it sets the C library's environ. */
     return environ != NULL ? environ : procfs_own_environment("/proc/self/environ");
@@ -475,7 +444,7 @@ static uint32_t thread_id_of_library(void)
 uint32_t os_thread_id(void)
 {
     static _Atomic bool trusted; /* Order: relaxed; every thread may ask the kernel */
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     uint32_t id = thread_id_of_library();
     /* The kernel is asked until it has confirmed the library once. That is at the process's start, before any
      * sandbox. */
@@ -485,24 +454,21 @@ uint32_t os_thread_id(void)
             atomic_store_explicit(&trusted, true, memory_order_relaxed);
         id = kernels;
     }
-    errno = saved_errno;
     return id;
 }
 
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     struct timespec timeout = { (time_t)(timeout_ns / NANOSECONDS_PER_SECOND),
                                 (long)(timeout_ns % NANOSECONDS_PER_SECOND) };
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
-    errno = saved_errno;
 }
 
 void os_futex_wake(_Atomic uint32_t *word, int count)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-    errno = saved_errno;
 }
 
 /* The starting thread keeps it on its stack for the new one. */
@@ -528,7 +494,8 @@ bool os_thread_is_ours(void *(*run)(void *)) { return run == thread_main; }
 
 bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
 {
-    int saved_errno = errno, cancel_state;
+    BASE_KEEP_ERRNO;
+    int cancel_state;
     struct thread_start start = { .run = run, .name = name };
     sigset_t all, before;
     pthread_t thread;
@@ -553,6 +520,5 @@ bool os_thread_start(os_thread_create *create, void (*run)(void), const char *na
         while (atomic_load_explicit(&start.begun, memory_order_acquire) == 0);
     pthread_setcancelstate(cancel_state, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    errno = saved_errno;
     return started;
 }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/errno.h"
 #include "os/os.h"
 #include "os/procfs.h"
 
@@ -59,7 +60,8 @@ static struct os_mapping parse_line(const char *line)
 bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer,
                   size_t size)
 {
-    int saved_errno = errno, file = procfs_open_own("maps");
+    BASE_KEEP_ERRNO;
+    int file = procfs_open_own("maps");
     size_t held = 0; /* of a line that is not whole yet */
     bool more = true;
     long got = -1;
@@ -84,7 +86,6 @@ bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument)
     }
     if (file >= 0)
         syscall(SYS_close, file);
-    errno = saved_errno;
     return file >= 0 && got >= 0;
 }
 
@@ -158,20 +159,18 @@ static bool read_module(int memory, uintptr_t image, struct os_module *module, c
 
 void os_modules_begin(struct os_modules *modules, char *buffer)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     *modules = (struct os_modules){ .buffer = buffer };
     modules->memory = procfs_open_own("mem");
-    errno = saved_errno;
 }
 
 void os_modules_end(struct os_modules *modules)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     if (modules->memory >= 0)
         syscall(SYS_close, modules->memory);
-    errno = saved_errno;
 }
 
 static bool is_in(const struct os_module *module, uintptr_t address)
@@ -181,7 +180,7 @@ static bool is_in(const struct os_module *module, uintptr_t address)
 
 const struct os_module *os_modules_next(struct os_modules *modules, const struct os_mapping *mapping)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     if (mapping->offset == 0 && mapping->path[0])
         modules->image = mapping->start;
@@ -191,7 +190,6 @@ const struct os_module *os_modules_next(struct os_modules *modules, const struct
         modules->looked = modules->image;
         if (!read_module(modules->memory, modules->image, &modules->module, modules->buffer))
             modules->module = (struct os_module){ 0 };
-        errno = saved_errno;
     }
     return is_in(&modules->module, mapping->start) ? &modules->module : NULL;
 }

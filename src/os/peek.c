@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/errno.h"
 #include "os/os.h"
 
 static uintptr_t self_offset; /* from os_thread_token(); the same in every thread */
@@ -71,7 +72,7 @@ static void copy(const struct os_piece *piece)
 bool os_peek(const struct os_piece *pieces, unsigned count)
 {
     struct iovec local[OS_PIECES_MOST], remote[OS_PIECES_MOST];
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     size_t wanted = 0;
     long got;
 
@@ -84,7 +85,6 @@ bool os_peek(const struct os_piece *pieces, unsigned count)
     /* By the thread: the first one, which the process's number names, may have ended. */
     got = syscall(SYS_process_vm_readv, syscall(SYS_gettid), local, (unsigned long)count, remote,
                   (unsigned long)count, 0L);
-    errno = saved_errno;
     return got >= 0 && (size_t)got == wanted;
 }
 
@@ -127,12 +127,9 @@ bool os_can_read(uintptr_t address)
 {
     enum { SELDOM = 0x5bd1e995 };
     static const struct timespec no_time;
-    int saved_errno = errno;
-    bool can = syscall(SYS_futex, base_align_down(address, 4), FUTEX_WAIT_PRIVATE, SELDOM, &no_time, NULL, 0) == 0 ||
+    BASE_KEEP_ERRNO;
+    return syscall(SYS_futex, base_align_down(address, 4), FUTEX_WAIT_PRIVATE, SELDOM, &no_time, NULL, 0) == 0 ||
                errno != EFAULT;
-
-    errno = saved_errno;
-    return can;
 }
 
 void os_peek_prepare(void) { self_offset = (uintptr_t)pthread_self() - os_thread_token(); }

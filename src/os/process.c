@@ -10,6 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/errno.h"
+#include "base/format.h"
+
 /* ---- Signals ---- */
 
 struct signal_name {
@@ -27,13 +30,11 @@ static const struct signal_name signal_names[] = {
 
 int os_signal_number(const char *text)
 {
-    int number = 0;
     const char *at = text;
+    uint64_t number;
 
-    for (; *at >= '0' && *at <= '9' && number < 1000; at++)
-        number = number * 10 + (*at - '0');
-    if (at != text && *at == '\0')
-        return number >= 1 && number <= SIGRTMAX && number != SIGKILL && number != SIGSTOP ? number : 0;
+    if (base_number(&at, &number) && *at == '\0')
+        return number >= 1 && number <= (uint64_t)SIGRTMAX && number != SIGKILL && number != SIGSTOP ? (int)number : 0;
     if (strncasecmp(text, "SIG", 3) == 0)
         text += 3;
     for (size_t i = 0; i < sizeof signal_names / sizeof signal_names[0]; i++)
@@ -44,17 +45,14 @@ int os_signal_number(const char *text)
 
 int os_signal_take(int number, void (*handler)(int number))
 {
-    int saved_errno = errno, result = 0;
+    BASE_KEEP_ERRNO;
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
     bool known = sigaction(number, NULL, &before) == 0;
 
     sigemptyset(&action.sa_mask);
     if (known && ((before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL))
-        result = EBUSY;
-    else if (!known || sigaction(number, &action, NULL) != 0)
-        result = errno;
-    errno = saved_errno;
-    return result;
+        return EBUSY;
+    return known && sigaction(number, &action, NULL) == 0 ? 0 : errno;
 }
 
 /* ---- Files' names ---- */
@@ -62,30 +60,25 @@ int os_signal_take(int number, void (*handler)(int number))
 int os_file_rename(const char *from, const char *to, bool replace)
 {
     enum { NO_REPLACE = 1 };
-    int saved_errno = errno, result = 0;
+    BASE_KEEP_ERRNO;
 
-    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, replace ? 0 : NO_REPLACE) != 0)
-        result = errno;
-    errno = saved_errno;
-    return result;
+    return syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, replace ? 0 : NO_REPLACE) == 0 ? 0 : errno;
 }
 
 void os_file_remove(const char *path)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
 
     (void)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
-    errno = saved_errno;
 }
 
 /* ---- Time ---- */
 
 uint64_t os_time_of_day(void)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     struct timespec now = { 0, 0 };
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    errno = saved_errno;
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/errno.h"
 #include "base/format.h"
 
 enum {
@@ -60,24 +61,14 @@ static size_t file_read(const char *path, char *buffer, size_t capacity, bool in
     return length;
 }
 
-/* Digits at `text`; false when there are none. Values past 64 bits read as UINT64_MAX. */
-static bool parse_decimal(const char *text, uint64_t *value)
-{
-    if (*text < '0' || *text > '9')
-        return false;
-    for (*value = 0; *text >= '0' && *text <= '9'; text++)
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*text - '0'), value))
-            *value = UINT64_MAX;
-    return true;
-}
-
 /* ---- cgroups ---- */
 
 static size_t cgroup_read_limit(const char *path)
 {
     char text[NUMBER_CAPACITY];
+    const char *at = text;
     uint64_t limit;
-    if (file_read(path, text, sizeof text, false) == 0 || !parse_decimal(text, &limit) || limit >= cgroup_v1_unlimited)
+    if (file_read(path, text, sizeof text, false) == 0 || !base_number(&at, &limit) || limit >= cgroup_v1_unlimited)
         return SIZE_MAX; /* "max" is no number */
     return limit;
 }
@@ -117,9 +108,10 @@ static bool pressure_read(const char *path, unsigned *percent)
 {
     static const char before[] = "some avg10=";
     char text[NUMBER_CAPACITY];
+    const char *at = text + sizeof before - 1;
     uint64_t value;
     if (file_read(path, text, sizeof text, false) == 0 || strncmp(text, before, sizeof before - 1) != 0 ||
-        !parse_decimal(text + sizeof before - 1, &value))
+        !base_number(&at, &value))
         return false;
     *percent = value > 100 ? 100 : (unsigned)value;
     return true;
@@ -168,7 +160,7 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
                           struct os_memory_bounds *bounds)
 {
     static char text[FILE_CAPACITY];
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     bool told = pressure == NULL;
     size_t length = file_read(membership, text, sizeof text, true);
     *bounds = (struct os_memory_bounds){ SIZE_MAX, SIZE_MAX, 0 };
@@ -181,7 +173,6 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
     }
     if (!told)
         (void)pressure_read(pressure, &bounds->stall_percent);
-    errno = saved_errno;
 }
 
 /* ---- The process itself ---- */
@@ -189,19 +180,16 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
 /* Number `field`, from 0. */
 static size_t statm_pages(const char *statm, unsigned field)
 {
-    int saved_errno = errno;
+    BASE_KEEP_ERRNO;
     char text[NUMBER_CAPACITY * 3];
-    uint64_t pages = 0;
+    uint64_t pages;
     size_t length = file_read(statm, text, sizeof text, false);
     const char *at = text;
     for (; field && at; field--) {
         at = memchr(at, ' ', length - (size_t)(at - text));
         at = at ? at + 1 : NULL;
     }
-    if (at == NULL || !parse_decimal(at, &pages))
-        pages = 0;
-    errno = saved_errno;
-    return pages;
+    return at != NULL && base_number(&at, &pages) ? pages : 0;
 }
 
 size_t procfs_resident_pages(const char *statm) { return statm_pages(statm, 1); }
@@ -234,11 +222,10 @@ char *const *procfs_own_environment(const char *file)
     static char bytes[ENVIRONMENT_BYTES];
     static char *entries[ENVIRONMENT_ENTRIES + 1];
     static bool known;
-    int saved_errno = errno, fd;
-    if (known || (fd = file_open(file)) < 0) {
-        errno = saved_errno;
+    BASE_KEEP_ERRNO;
+    int fd;
+    if (known || (fd = file_open(file)) < 0)
         return entries;
-    }
     known = true;
 
     /* The file may have megabytes. Each entry is stored at `start` as it comes, and dropped at the first letter that
@@ -265,6 +252,5 @@ char *const *procfs_own_environment(const char *file)
         }
     }
     (void)syscall(SYS_close, fd);
-    errno = saved_errno;
     return entries;
 }

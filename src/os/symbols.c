@@ -211,22 +211,13 @@ struct search {
     void *found;
 };
 
-static bool is_one_of(const char *path, const char *const *libraries)
-{
-    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
-    for (; *libraries != NULL; libraries++)
-        if (strcmp(file, *libraries) == 0)
-            return true;
-    return false;
-}
-
 static int look_into(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct search *search = argument;
     struct table table;
 
     (void)size;
-    if (!is_one_of(info->dlpi_name, search->libraries))
+    if (!begins_with_one_of(info->dlpi_name, search->libraries))
         return 0;
     for (unsigned i = 0; i < info->dlpi_phnum && search->found == NULL; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC &&

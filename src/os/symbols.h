@@ -29,9 +29,9 @@ HAK_HIDDEN bool os_symbols_before(struct os_symbol *symbols, size_t count);
  * os_symbols_before does. */
 HAK_HIDDEN bool os_symbol_is_behind(const char *name, const void *own, const char *const *exceptions);
 
-/* The symbol's address in the first loaded library whose file has one of the names (the list ends with NULL), or
- * NULL. dlsym would need a handle, and there is none for a library that another one needs. Waits for a thread that
- * loads or unloads a library. */
+/* The symbol's address in the first loaded library whose file's name begins with one of the names (the list ends with
+ * NULL), or NULL. dlsym would need a handle, and there is none for a library that another one needs. Waits for a thread
+ * that loads or unloads a library. */
 HAK_HIDDEN void *os_symbol_of(const char *const *libraries, const char *name);
 
 /* ---- What one object defines ---- */

@@ -1,6 +1,5 @@
-/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. It may take locks. Of the walks,
- * only those that read tables with HAKMEM's own code take a lock, with musl and with glibc before 2.35
- * (os/unwind_objects.h). */
+/* The calling thread's stack as return addresses. Nothing allocates. Walks by tables take a lock with musl and with
+ * glibc before 2.35 (os/unwind_objects.h). */
 #ifndef HAK_OS_UNWIND_H
 #define HAK_OS_UNWIND_H
 
@@ -13,13 +12,10 @@ struct unwind_frame {
 
 enum unwind_kind { UNWIND_AUTO = 0, UNWIND_TABLES, UNWIND_POINTERS };
 
-/* NO_LOCK: waits for no thread. In the child of a fork the holder of the linker's lock may be gone. MAY_LOAD: may
- * load a library, which allocates; hold no lock. */
-enum unwind_effort { UNWIND_NO_LOCK, UNWIND_NO_LOAD, UNWIND_MAY_LOAD };
-
-/* Finds the way to unwind: libgcc_s's unwinder for tables (.eh_frame), or frame pointers. `auto` takes frame pointers
- * if there is no unwinder. False: the caller asked for tables, but only frame pointers are available. */
-HAK_HIDDEN bool os_unwind_prepare(enum unwind_kind kind, enum unwind_effort effort);
+/* Finds the way to unwind: by tables (.eh_frame), or by frame pointers. `auto` takes frame pointers if no tables can be
+ * read. no_lock: takes none; in the child of a fork the holder of the linker's lock may be gone. False: the caller
+ * asked for tables, but only frame pointers are available. */
+HAK_HIDDEN bool os_unwind_prepare(enum unwind_kind kind, bool no_lock);
 HAK_HIDDEN bool os_unwind_by_tables(void);
 
 /* The stack from the caller's caller outwards, beginning with the return address into the caller. Returns the number of

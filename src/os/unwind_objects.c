@@ -3,7 +3,12 @@
 
 #include <link.h>
 
+/* Weak: a program may lack these, and the linker must not add them. */
 #pragma weak dl_iterate_phdr
+#pragma weak _Unwind_Find_FDE
+
+/* libgcc's, which unwind.h does not declare. */
+extern const void *_Unwind_Find_FDE(void *address, void *bases);
 
 /* glibc's since 2.35, by a name of its own because older headers lack it. It takes no lock; dl_iterate_phdr takes one
  * of the loader's. */
@@ -44,7 +49,6 @@ static int look_at_segments(struct dl_phdr_info *info, size_t size, void *argume
 }
 
 bool unwind_objects_can(void) { return find_object != NULL || dl_iterate_phdr != NULL; }
-bool unwind_objects_unlocked(void) { return find_object != NULL; }
 
 struct unwind_object unwind_object_of(uintptr_t address)
 {
@@ -56,4 +60,11 @@ struct unwind_object unwind_object_of(uintptr_t address)
     else if (find_object((void *)address, &found) == 0)
         search.found = (struct unwind_object){ found.start, found.end, found.table };
     return search.found;
+}
+
+const uint8_t *unwind_object_registered(uintptr_t address)
+{
+    const void *bases[3];
+
+    return _Unwind_Find_FDE ? _Unwind_Find_FDE((void *)address, bases) : NULL;
 }

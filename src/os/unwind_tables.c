@@ -561,11 +561,13 @@ static bool cfi_step_kept(const struct cfi_tables *tables, struct cfi_frame *fra
     return cfi_arrive(frame, frame->registers[CFI_RETURN_REGISTER], slot);
 }
 
-/* As cfi_step_kept, by a row that is found anew. `table`: of the object that the address is in, or NULL. */
+/* As cfi_step_kept, by a row that is found anew. `table`: of the object that the address is in; NULL: code that was
+ * registered, or has no description. */
 static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct cfi_frame *frame, uintptr_t address,
                                        const uint8_t *table, const uintptr_t **slot)
 {
-    const uint8_t *fde = table ? cfi_find_fde(table, address) : NULL;
+    const uint8_t *fde = table ? cfi_find_fde(table, address) : unwind_object_registered(address);
+    const uint8_t *base = table ? table : fde; /* of expressions' places */
     struct cfi_description made;
     struct cfi_row row = { .cfa_register = 255 }, first;
     struct cfi_frame caller;
@@ -575,30 +577,30 @@ static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct c
     if (fde == NULL || !cfi_read_description(fde, &made) || address - made.start >= made.size)
         return cfi_step_signal(tables, frame) || cfi_step_pointer(tables, frame, slot);
     if (made.return_register >= CFI_REGISTERS ||
-        !cfi_run(made.common, &made, table, made.start, &row, NULL))
+        !cfi_run(made.common, &made, base, made.start, &row, NULL))
         return false;
     first = row;
-    if (!cfi_run(made.own, &made, table, address, &row, &first))
+    if (!cfi_run(made.own, &made, base, address, &row, &first))
         return false;
-    if (!made.is_signal_frame && made.return_register == CFI_RETURN_REGISTER)
+    if (table && !made.is_signal_frame && made.return_register == CFI_RETURN_REGISTER)
         unwind_row_keep(address, table, &row);
     if (row.cfa_register < CFI_REGISTERS)
         cfa = frame->registers[row.cfa_register] + (uintptr_t)(intptr_t)row.cfa_offset;
-    else if (row.cfa_register != CFI_REGISTERS || !cfi_evaluate(tables, frame, table + row.cfa_offset, NULL, &cfa))
+    else if (row.cfa_register != CFI_REGISTERS || !cfi_evaluate(tables, frame, base + row.cfa_offset, NULL, &cfa))
         return false;
     caller = *frame;
     caller.registers[CFI_STACK_REGISTER] = cfa;
     for (unsigned number = 0; number < CFI_REGISTERS; number++)
         if (row.rules[number] != CFI_RULE_SAME && row.rules[number] != CFI_RULE_UNDEFINED &&
             number != made.return_register &&
-            !cfi_register_of_caller(tables, frame, table, cfa, row.rules[number], row.values[number],
+            !cfi_register_of_caller(tables, frame, base, cfa, row.rules[number], row.values[number],
                                     &caller.registers[number], &unused))
             return false;
     if (row.rules[made.return_register] == CFI_RULE_SAME) {
         caller.address = frame->registers[made.return_register];
         if (made.return_register != CFI_RETURN_REGISTER || !(CFI_REGISTERS == 33) || frame->address == caller.address)
             return false; /* only a link register keeps a return address */
-    } else if (!cfi_register_of_caller(tables, frame, table, cfa, row.rules[made.return_register],
+    } else if (!cfi_register_of_caller(tables, frame, base, cfa, row.rules[made.return_register],
                                        row.values[made.return_register], &caller.address, slot)) {
         return false;
     }
@@ -652,7 +654,8 @@ bool os_tables_have(uintptr_t address)
     return fde != NULL && cfi_read_description(fde, &made) && address - 1 - made.start < made.size;
 }
 
-HAK_NOINLINE unsigned os_tables_walk(struct unwind_frame *frames, unsigned capacity, os_tables_may_read *may_read)
+HAK_NOINLINE unsigned os_tables_walk(struct unwind_frame *frames, unsigned capacity, os_tables_may_read *may_read,
+                                     bool (*stop)(void *argument, unsigned count), void *argument)
 {
     struct cfi_tables tables = { .may_read = may_read };
     struct cfi_frame frame = { .interrupted = true };
@@ -667,6 +670,8 @@ HAK_NOINLINE unsigned os_tables_walk(struct unwind_frame *frames, unsigned capac
             (frame.registers[CFI_STACK_REGISTER] <= before && slot && !frame.interrupted))
             break;
         frames[count++] = (struct unwind_frame){ frame.address, slot };
+        if (stop && stop(argument, count))
+            break;
     }
     return count;
 }

@@ -1,8 +1,7 @@
 /*
- * A walk up the stack by the unwind tables that programs contain (.eh_frame, in DWARF's form), without a library: for
- * programs that have no unwinder, in places such as malloc that must not load one, and for code that has no tables,
- * which the walk passes by frame pointers. It reads the tables of loaded objects, and words of the thread's stack; an
- * address elsewhere ends the walk. No call allocates; os/unwind_objects.h says when a lock is taken.
+ * A walk up the stack by the unwind tables that programs contain (.eh_frame, in DWARF's form), without a library. Code
+ * that has no tables is passed by frame pointers. It reads the tables of loaded objects, and words of the thread's
+ * stack; an address elsewhere ends the walk. No call allocates; os/unwind_objects.h says when a lock is taken.
  */
 #ifndef HAK_OS_UNWIND_TABLES_H
 #define HAK_OS_UNWIND_TABLES_H
@@ -12,13 +11,15 @@
 /* Whether the program's objects can be looked through. */
 HAK_HIDDEN bool os_tables_can(void);
 
-/* Whether a table describes the code before this return address. */
-HAK_HIDDEN bool os_tables_have(uintptr_t address);
-
 /* Whether the bytes are on the stack, or another mapping that the walk may read. */
 typedef bool os_tables_may_read(uintptr_t address);
 
-/* The stack from this call outwards. Returns the frames. */
-HAK_HIDDEN unsigned os_tables_walk(struct unwind_frame *frames, unsigned capacity, os_tables_may_read *may_read);
+/* Whether a table describes the code before this return address. For tests. */
+HAK_HIDDEN bool os_tables_have(uintptr_t address);
+
+/* The stack from this call outwards. Calls `stop`, unless it is NULL, after each frame with the number of frames so
+ * far, and ends when it returns true. Returns the frames. */
+HAK_HIDDEN unsigned os_tables_walk(struct unwind_frame *frames, unsigned capacity, os_tables_may_read *may_read,
+                                   bool (*stop)(void *argument, unsigned count), void *argument);
 
 #endif

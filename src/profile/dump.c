@@ -14,7 +14,8 @@
 #include "profile/pprof.h"
 #include "profile/python.h"
 
-#define PATH_MOST 4096u
+#define PATH_MOST 4074u    /* with its NUL; the name of a temporary file is longer */
+#define PROCESS_MOST 24u
 #define LEAKS_SHOWN 20u
 #define FRAMES_SHOWN 12u
 
@@ -32,34 +33,6 @@ void dump_begin(void)
 }
 
 /* ---- Files ---- */
-
-/* Replaces %p, %n and %%. In a forked child a name without %p gets the process id appended. False: too long. */
-static bool make_path(char *out, size_t *length, const char *pattern, uint32_t process, bool may_add)
-{
-    size_t used = 0;
-    bool with_process = false;
-
-    for (const char *at = pattern; *at; at++) {
-        if (used + 24 > PATH_MOST)
-            return false;
-        if (at[0] == '%' && at[1] == 'p') {
-            used += base_format(out + used, 24, "%u", process);
-            with_process = true;
-            at++;
-        } else if (at[0] == '%' && at[1] == 'n') {
-            used += base_format(out + used, 24, "%u", files_written + 1);
-            at++;
-        } else {
-            at += at[0] == '%' && at[1] == '%';
-            out[used++] = *at;
-        }
-    }
-    out[used] = '\0';
-    if (may_add && !with_process && process != started_process)
-        used += base_format(out + used, 24, ".%u", process);
-    *length = used;
-    return true;
-}
 
 /* Writes to the open file and closes it. Inlined: malloc may write a file, and may have only a page of stack. */
 HAK_INLINE int write_to(int file, uint32_t process)
@@ -98,20 +71,24 @@ static int write_named(const char *path, const char *temporary, uint32_t process
 }
 
 /* Writes the profile. The file gets its name last, so that nobody reads a part of it. A target that is no regular file
- * is written to directly: as root, a rename would replace /dev/null. Under profile_control. */
+ * is written to directly: as root, a rename would replace /dev/null. may_add: in a forked child a name without %p gets
+ * the process id appended. Under profile_control. */
 static int write_file(const char *pattern, bool may_add)
 {
-    static char path[2 * PATH_MOST + 72]; /* and behind it the other name, so that short ones touch one page */
+    /* The path, and behind it the other name, so that short ones touch one page. */
+    static char path[2 * (PATH_MOST + 2 * PROCESS_MOST)];
     uint32_t process = os_process_id();
     char *temporary;
-    bool made = true;
-    size_t length;
+    bool made = true, with_process = false;
     int error;
 
-    if (!make_path(path, &length, pattern, process, may_add))
+    if (!os_file_path(path, PATH_MOST, pattern, files_written + 1, &with_process))
         return ENAMETOOLONG;
-    temporary = path + length + 1;
-    error = write_nameless(path, temporary, sizeof path - length - 1, process);
+    temporary = path + strlen(path);
+    if (may_add && !with_process && process != started_process)
+        temporary += base_format(temporary, PROCESS_MOST, ".%u", process);
+    temporary++;
+    error = write_nameless(path, temporary, sizeof path - (size_t)(temporary - path), process);
     if (error && error != EEXIST)
         error = write_named(path, temporary, process, &made);
     if (error) {

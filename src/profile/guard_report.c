@@ -296,32 +296,12 @@ static void say_json(void)
     say("]}\n");
 }
 
-/* The name with the process id for %p and a percent sign for %%. NULL: too long. */
-static const char *file_name(const char *pattern)
-{
-    static char name[FILE_NAME_MOST + 24];
-    size_t used = 0;
-
-    for (const char *at = pattern; *at; at++) {
-        if (used >= FILE_NAME_MOST)
-            return NULL;
-        if (at[0] == '%' && at[1] == 'p') {
-            used += base_format(name + used, 24, "%u", os_process_id());
-            at++;
-        } else {
-            at += at[0] == '%' && at[1] == '%';
-            name[used++] = *at;
-        }
-    }
-    name[used] = '\0';
-    return name;
-}
-
 /* Appends the report with one write, because other processes may write to the file, too. */
 static void write_json(const char *pattern)
 {
-    const char *name = file_name(pattern);
-    int file = name ? os_file_append(name) : -1, error;
+    static char name[FILE_NAME_MOST];
+    bool fits = os_file_path(name, sizeof name, pattern, 0, NULL);
+    int file = fits ? os_file_append(name) : -1, error;
 
     report.used = 0;
     say_json();
@@ -330,7 +310,7 @@ static void write_json(const char *pattern)
         (void)os_file_close(file);
     if (error)
         base_message("HAKMEM_GUARD_FILE: %s could not be written: %s", pattern,
-                     name ? os_error_text(error) : "the name is too long");
+                     fits ? os_error_text(error) : "the name is too long");
 }
 
 void report_make(enum guard_error error, const char *function, enum os_access access, uintptr_t address,

@@ -29,7 +29,6 @@ HAK_DATA_HERE struct python_codes python_codes;
 static struct {
     _Atomic bool found; /* Order: release in python_prepare, acquire in python_found: all below */
     struct python_layout at;
-    size_t frame_bytes, code_bytes, thread_bytes; /* bytes that hold all fields */
     uintptr_t runtime, code_type;
     uintptr_t loop_start, loop_end; /* the interpreter's loop */
     uintptr_t own_start, own_end;   /* the code of the file that the interpreter is in */
@@ -75,27 +74,6 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 
 /* ---- The interpreter ---- */
 
-static size_t bytes_to(const uint32_t *offsets, size_t count)
-{
-    size_t bytes = 0;
-
-    for (size_t i = 0; i < count; i++)
-        if (offsets[i] != PYTHON_NONE)
-            bytes = base_max(bytes, offsets[i] + sizeof(uintptr_t));
-    return bytes;
-}
-
-static void note_sizes(const struct python_layout *at)
-{
-    const uint32_t in_frame[] = { at->frame_previous, at->frame_code, at->frame_place, at->frame_owner };
-    const uint32_t in_code[] = { at->object_type, at->code_file, at->code_name, at->code_first_line, at->code_table };
-    const uint32_t in_thread[] = { at->thread_next, at->thread_id, at->thread_frame };
-
-    python.frame_bytes = bytes_to(in_frame, sizeof in_frame / sizeof in_frame[0]);
-    python.code_bytes = bytes_to(in_code, sizeof in_code / sizeof in_code[0]);
-    python.thread_bytes = bytes_to(in_thread, sizeof in_thread / sizeof in_thread[0]);
-}
-
 void python_prepare(bool in_child)
 {
     enum { RUNTIME, LOOP, CODE_TYPE, TYPE_TYPE, VERSION, SINCE_3_10, SINCE_3_9, DEFINITIONS };
@@ -126,7 +104,6 @@ void python_prepare(bool in_child)
     type = peek_word(defined[CODE_TYPE].address + python.at.object_type);
     if (type && type != defined[TYPE_TYPE].address)
         return;
-    note_sizes(&python.at);
     python.runtime = defined[RUNTIME].address;
     python.code_type = defined[CODE_TYPE].address;
     python.loop_start = defined[LOOP].address;
@@ -138,14 +115,14 @@ void python_prepare(bool in_child)
 
 static bool is_mine(uintptr_t thread, uint8_t *state)
 {
-    return os_peek_at(thread, state, python.thread_bytes) && word_at(state, python.at.thread_id) == os_thread_self();
+    return os_peek_at(thread, state, python.at.thread_bytes) && word_at(state, python.at.thread_id) == os_thread_self();
 }
 
 /* A freed state still names its thread, so the state must also be in its interpreter's list. */
 static bool is_still_mine(const struct python_memory *memory, uint8_t *state)
 {
     uintptr_t linked;
-    const struct os_piece pieces[] = { { memory->thread, state, python.thread_bytes },
+    const struct os_piece pieces[] = { { memory->thread, state, python.at.thread_bytes },
                                        { memory->link, &linked, sizeof linked } };
 
     return os_peek(pieces, 2) && linked == memory->thread && word_at(state, python.at.thread_id) == os_thread_self();
@@ -230,7 +207,7 @@ static unsigned walk_frames(uintptr_t address, struct python_frame *frames)
     unsigned count = 0;
 
     for (unsigned visits = 0; address && visits < VISITS_MOST; visits++) {
-        if (address % sizeof(uintptr_t) != 0 || !os_peek_live_at(address, frame, python.frame_bytes))
+        if (address % sizeof(uintptr_t) != 0 || !os_peek_live_at(address, frame, python.at.frame_bytes))
             break;
         if (is_shim(frame)) {
             if (count)
@@ -519,7 +496,7 @@ static HAK_NOINLINE void name_batch(struct python_frame *frames, unsigned count,
     bool all, all_texts;
 
     for (unsigned i = 0; i < count; i++)
-        pieces[i] = (struct os_piece){ frames[i].code, &heads[i][0], python.code_bytes };
+        pieces[i] = (struct os_piece){ frames[i].code, &heads[i][0], python.at.code_bytes };
     all = os_peek_live(pieces, count);
     for (size_t i = 0; i < count; i++) {
         if (!(all || os_peek_live(&pieces[i], 1)) || !is_code(heads[i]))

@@ -4,228 +4,106 @@
 
 #include "os/peek.h"
 
-/* ---- 3.9 to 3.12: for x86-64 and aarch64, whose types have the same sizes ---- */
+/* The offsets of 3.9 to 3.12, for x86-64 and aarch64, whose types have the same sizes. Of 3.13 and 3.14: the field's
+ * place among the 64-bit numbers of the interpreter's own table, which begin: the cookie, the version, whether it is
+ * free-threaded. */
+#define LAYOUT_TABLE(FIELD)                                                    \
+    /*                             3.9         3.10 3.11 3.12   3.13 3.14 */   \
+    FIELD(runtime_interpreters,         32,          32,  40,  40,      5,  5) \
+    FIELD(interpreter_next,              0,           0,   0,   0,      8,  8) \
+    FIELD(interpreter_threads,           8,           8,  16,  72,      9,  9) \
+    FIELD(thread_next,                   8,           8,   8,   8,     21, 24) \
+    FIELD(thread_frame,                 24,          24,  56,  56,     23, 26) \
+    FIELD(thread_id,                   176,         176, 152, 136,     24, 27) \
+    FIELD(frame_previous,               24,          24,  48,   8,     29, 32) \
+    FIELD(frame_code,                   32,          32,  32,   0,     30, 33) \
+    FIELD(frame_place,                 104,          96,  56,  56,     31, 34) \
+    FIELD(frame_owner,         PYTHON_NONE, PYTHON_NONE,  68,  70,     33, 36) \
+    FIELD(code_file,                   104,         104, 112, 112,     35, 40) \
+    FIELD(code_name,                   112,         112, 128, 128,     37, 42) \
+    FIELD(code_table,                  120,         120, 136, 136,     38, 43) \
+    FIELD(code_first_line,              40,          40,  72,  68,     39, 44) \
+    FIELD(code_start,          PYTHON_NONE, PYTHON_NONE, 184, 192,     43, 48) \
+    FIELD(object_type,                   8,           8,   8,   8,     45, 51) \
+    FIELD(bytes_size,                   16,          16,  16,  16,     65, 75) \
+    FIELD(bytes_data,                   32,          32,  32,  32,     66, 76) \
+    FIELD(text_state,                   32,          32,  32,  32,     68, 78) \
+    FIELD(text_length,                  16,          16,  16,  16,     69, 79) \
+    FIELD(text_ascii,                   48,          48,  48,  40,     70, 80)
+
+/* ---- 3.9 to 3.12 ---- */
+
+#define OF_3_9(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_9,
+#define OF_3_10(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_10,
+#define OF_3_11(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_11,
+#define OF_3_12(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_12,
 
 static const struct python_layout layouts[] = {
-    { .minor = 9,
-      .entry = PYTHON_ENTRY_EACH,
-      .table = PYTHON_LNOTAB,
-      .runtime_interpreters = 32,
-      .interpreter_next = 0,
-      .interpreter_threads = 8,
-      .thread_next = 8,
-      .thread_id = 176,
-      .thread_frame = 24,
-      .holder_frame = PYTHON_NONE,
-      .frame_previous = 24,
-      .frame_code = 32,
-      .frame_place = 104,
-      .frame_owner = PYTHON_NONE,
-      .object_type = 8,
-      .code_file = 104,
-      .code_name = 112,
-      .code_first_line = 40,
-      .code_table = 120,
-      .code_start = PYTHON_NONE,
-      .place_scale = 1,
-      .bytes_size = 16,
-      .bytes_data = 32,
-      .text_state = 32,
-      .text_length = 16,
-      .text_ascii = 48,
-      .text_other = 72,
-      .text_kind_shift = 2 },
-    { .minor = 10,
-      .entry = PYTHON_ENTRY_EACH,
-      .table = PYTHON_LINE_TABLE,
-      .runtime_interpreters = 32,
-      .interpreter_next = 0,
-      .interpreter_threads = 8,
-      .thread_next = 8,
-      .thread_id = 176,
-      .thread_frame = 24,
-      .holder_frame = PYTHON_NONE,
-      .frame_previous = 24,
-      .frame_code = 32,
-      .frame_place = 96,
-      .frame_owner = PYTHON_NONE,
-      .object_type = 8,
-      .code_file = 104,
-      .code_name = 112,
-      .code_first_line = 40,
-      .code_table = 120,
-      .code_start = PYTHON_NONE,
-      .place_scale = 2,
-      .bytes_size = 16,
-      .bytes_data = 32,
-      .text_state = 32,
-      .text_length = 16,
-      .text_ascii = 48,
-      .text_other = 72,
-      .text_kind_shift = 2 },
-    { .minor = 11,
-      .entry = PYTHON_ENTRY_FLAG,
-      .table = PYTHON_LOCATION_TABLE,
-      .runtime_interpreters = 40,
-      .interpreter_next = 0,
-      .interpreter_threads = 16,
-      .thread_next = 8,
-      .thread_id = 152,
-      .thread_frame = 56,
-      .holder_frame = 8,
-      .frame_previous = 48,
-      .frame_code = 32,
-      .frame_place = 56,
-      .frame_owner = 68,
-      .object_type = 8,
-      .code_file = 112,
-      .code_name = 128,
-      .code_first_line = 72,
-      .code_table = 136,
-      .code_start = 184,
-      .bytes_size = 16,
-      .bytes_data = 32,
-      .text_state = 32,
-      .text_length = 16,
-      .text_ascii = 48,
-      .text_other = 72,
-      .text_kind_shift = 2 },
-    { .minor = 12,
-      .entry = PYTHON_ENTRY_SHIM,
-      .table = PYTHON_LOCATION_TABLE,
-      .runtime_interpreters = 40,
-      .interpreter_next = 0,
-      .interpreter_threads = 72,
-      .thread_next = 8,
-      .thread_id = 136,
-      .thread_frame = 56,
-      .holder_frame = 0,
-      .frame_previous = 8,
-      .frame_code = 0,
-      .frame_place = 56,
-      .frame_owner = 70,
-      .object_type = 8,
-      .code_file = 112,
-      .code_name = 128,
-      .code_first_line = 68,
-      .code_table = 136,
-      .code_start = 192,
-      .bytes_size = 16,
-      .bytes_data = 32,
-      .text_state = 32,
-      .text_length = 16,
-      .text_ascii = 40,
-      .text_other = 56,
-      .text_kind_shift = 2 },
+    { .minor = 9, .entry = PYTHON_ENTRY_EACH, .table = PYTHON_LNOTAB, .place_scale = 1, .holder_frame = PYTHON_NONE,
+      .text_other = 72, .text_kind_shift = 2, LAYOUT_TABLE(OF_3_9) },
+    { .minor = 10, .entry = PYTHON_ENTRY_EACH, .table = PYTHON_LINE_TABLE, .place_scale = 2,
+      .holder_frame = PYTHON_NONE, .text_other = 72, .text_kind_shift = 2, LAYOUT_TABLE(OF_3_10) },
+    { .minor = 11, .entry = PYTHON_ENTRY_FLAG, .table = PYTHON_LOCATION_TABLE, .holder_frame = 8, .text_other = 72,
+      .text_kind_shift = 2, LAYOUT_TABLE(OF_3_11) },
+    { .minor = 12, .entry = PYTHON_ENTRY_SHIM, .table = PYTHON_LOCATION_TABLE, .holder_frame = 0, .text_other = 56,
+      .text_kind_shift = 2, LAYOUT_TABLE(OF_3_12) },
 };
 
-/* ---- 3.13 and later: the interpreter's own table, of 64-bit numbers ---- */
+/* ---- 3.13 and later: the interpreter's own table ---- */
 
 #define LAYOUT_COOKIE "xdebugpy"
-
-enum layout_word {
-    WORD_INTERPRETERS,
-    WORD_INTERPRETER_NEXT,
-    WORD_THREADS,
-    WORD_THREAD_NEXT,
-    WORD_FRAME,
-    WORD_THREAD_ID,
-    WORD_FRAME_PREVIOUS,
-    WORD_FRAME_CODE,
-    WORD_FRAME_PLACE,
-    WORD_FRAME_OWNER,
-    WORD_CODE_FILE,
-    WORD_CODE_NAME,
-    WORD_CODE_TABLE,
-    WORD_CODE_LINE,
-    WORD_CODE_START,
-    WORD_TYPE,
-    WORD_BYTES_SIZE,
-    WORD_BYTES_DATA,
-    WORD_TEXT_STATE,
-    WORD_TEXT_LENGTH,
-    WORD_TEXT_ASCII,
-    WORDS
-};
-
-/* The fields' places among the table's numbers, which begin: the cookie, the version, whether it is free-threaded. */
-static const struct layout_table {
-    unsigned minor;
-    uint8_t places[WORDS];
-} layout_tables[] = {
-    { 13, { 5, 8, 9, 21, 23, 24, 29, 30, 31, 33, 35, 37, 38, 39, 43, 45, 65, 66, 68, 69, 70 } },
-    { 14, { 5, 8, 9, 24, 26, 27, 32, 33, 34, 36, 40, 42, 43, 44, 48, 51, 75, 76, 78, 79, 80 } },
-};
 enum { LAYOUT_WORDS = 96 };
 
-/* Whether all fields lie within the bytes that are read at once. */
-static bool layout_is_sound(const struct python_layout *layout)
+/* An offset by its place in the tables of 3.13 and 3.14. */
+static uint32_t layout_word(const uint64_t *words, unsigned minor, unsigned in_13, unsigned in_14)
 {
-    const uint32_t in_frame[] = { layout->frame_previous, layout->frame_code, layout->frame_place,
-                                  layout->frame_owner };
-    const uint32_t in_code[] = { layout->object_type, layout->code_file, layout->code_name, layout->code_first_line,
-                                 layout->code_table };
-    const uint32_t in_thread[] = { layout->thread_next, layout->thread_id, layout->thread_frame };
-    bool sound = true;
-
-    for (size_t i = 0; i < sizeof in_frame / sizeof in_frame[0]; i++)
-        sound &= in_frame[i] <= PYTHON_FRAME_BYTES - 8 || in_frame[i] == PYTHON_NONE;
-    for (size_t i = 0; i < sizeof in_code / sizeof in_code[0]; i++)
-        sound &= in_code[i] <= PYTHON_CODE_BYTES - 8;
-    for (size_t i = 0; i < sizeof in_thread / sizeof in_thread[0]; i++)
-        sound &= in_thread[i] <= PYTHON_THREAD_BYTES - 8;
-    return sound && layout->text_state < 128 && layout->text_length < 128 && layout->bytes_size < 128;
-}
-
-static void layout_fill(struct python_layout *layout, const struct layout_table *table, const uint64_t *words)
-{
-    uint32_t at[WORDS];
-
-    for (unsigned i = 0; i < WORDS; i++)
-        at[i] = (uint32_t)base_min(words[table->places[i]], PYTHON_NONE - 1);
-    *layout = (struct python_layout){ .minor = table->minor,
-                                      .entry = PYTHON_ENTRY_SHIM,
-                                      .table = PYTHON_LOCATION_TABLE,
-                                      .runtime_interpreters = at[WORD_INTERPRETERS],
-                                      .interpreter_next = at[WORD_INTERPRETER_NEXT],
-                                      .interpreter_threads = at[WORD_THREADS],
-                                      .thread_next = at[WORD_THREAD_NEXT],
-                                      .thread_id = at[WORD_THREAD_ID],
-                                      .thread_frame = at[WORD_FRAME],
-                                      .holder_frame = PYTHON_NONE,
-                                      .frame_previous = at[WORD_FRAME_PREVIOUS],
-                                      .frame_code = at[WORD_FRAME_CODE],
-                                      .frame_place = at[WORD_FRAME_PLACE],
-                                      .frame_owner = at[WORD_FRAME_OWNER],
-                                      .object_type = at[WORD_TYPE],
-                                      .code_file = at[WORD_CODE_FILE],
-                                      .code_name = at[WORD_CODE_NAME],
-                                      .code_first_line = at[WORD_CODE_LINE],
-                                      .code_table = at[WORD_CODE_TABLE],
-                                      .code_start = at[WORD_CODE_START],
-                                      .bytes_size = at[WORD_BYTES_SIZE],
-                                      .bytes_data = at[WORD_BYTES_DATA],
-                                      .text_state = at[WORD_TEXT_STATE],
-                                      .text_length = at[WORD_TEXT_LENGTH],
-                                      .text_ascii = at[WORD_TEXT_ASCII],
-                                      .text_other = at[WORD_TEXT_ASCII] + 16,
-                                      /* Since 3.14 free-threaded builds keep a byte, not two bits, below the kind. */
-                                      .text_kind_shift = table->minor >= 14 && words[2] ? 8 : 2 };
+    return (uint32_t)base_min(words[minor == 13 ? in_13 : in_14], PYTHON_NONE - 1);
 }
 
 static bool layout_of_table(struct python_layout *layout, uintptr_t runtime)
 {
     uint64_t words[LAYOUT_WORDS];
+    unsigned minor;
 
     if (!os_peek_at(runtime, words, sizeof words) || memcmp(words, LAYOUT_COOKIE, sizeof words[0]) != 0 ||
         words[1] >> 24 != 3)
         return false;
-    for (size_t i = 0; i < sizeof layout_tables / sizeof layout_tables[0]; i++)
-        if (layout_tables[i].minor == (words[1] >> 16 & 255)) {
-            layout_fill(layout, &layout_tables[i], words);
-            return layout_is_sound(layout);
-        }
-    return false;
+    minor = words[1] >> 16 & 255;
+    if (minor != 13 && minor != 14)
+        return false;
+#define FIELD_OF_WORD(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = layout_word(words, minor, in_13, in_14),
+    *layout = (struct python_layout){ .minor = minor, .entry = PYTHON_ENTRY_SHIM, .table = PYTHON_LOCATION_TABLE,
+                                      .holder_frame = PYTHON_NONE, LAYOUT_TABLE(FIELD_OF_WORD) };
+    layout->text_other = layout->text_ascii + 16;
+    /* Since 3.14 free-threaded builds keep a byte, not two bits, below the kind. */
+    layout->text_kind_shift = minor >= 14 && words[2] ? 8 : 2;
+    return true;
+}
+
+/* The bytes from an object's start that hold the fields at these offsets. */
+static size_t layout_bytes(const uint32_t *offsets, size_t count)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (offsets[i] != PYTHON_NONE)
+            bytes = base_max(bytes, offsets[i] + sizeof(uintptr_t));
+    return bytes;
+}
+
+/* Notes what is to be read of each object. False: not all fields lie within the bytes that are read at once. */
+static bool layout_measure(struct python_layout *at)
+{
+    const uint32_t in_frame[] = { at->frame_previous, at->frame_code, at->frame_place, at->frame_owner };
+    const uint32_t in_code[] = { at->object_type, at->code_file, at->code_name, at->code_first_line, at->code_table };
+    const uint32_t in_thread[] = { at->thread_next, at->thread_id, at->thread_frame };
+
+    at->frame_bytes = layout_bytes(in_frame, sizeof in_frame / sizeof in_frame[0]);
+    at->code_bytes = layout_bytes(in_code, sizeof in_code / sizeof in_code[0]);
+    at->thread_bytes = layout_bytes(in_thread, sizeof in_thread / sizeof in_thread[0]);
+    return at->frame_bytes <= PYTHON_FRAME_BYTES && at->code_bytes <= PYTHON_CODE_BYTES &&
+           at->thread_bytes <= PYTHON_THREAD_BYTES && at->text_state < 128 && at->text_length < 128 &&
+           at->bytes_size < 128;
 }
 
 bool python_layout_find(struct python_layout *layout, uintptr_t runtime, uint32_t version)
@@ -233,7 +111,7 @@ bool python_layout_find(struct python_layout *layout, uintptr_t runtime, uint32_
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         if (version >> 24 == 3 && (version >> 16 & 255) == layouts[i].minor) {
             *layout = layouts[i];
-            return true;
+            return layout_measure(layout);
         }
-    return layout_of_table(layout, runtime);
+    return layout_of_table(layout, runtime) && layout_measure(layout);
 }

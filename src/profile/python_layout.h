@@ -35,6 +35,7 @@ struct python_layout {
     uint32_t place_scale;
     uint32_t bytes_size, bytes_data;
     uint32_t text_state, text_length, text_ascii, text_other; /* the last two: characters of ASCII and other strs */
+    size_t frame_bytes, code_bytes, thread_bytes; /* bytes that hold all fields of each */
     uint32_t text_kind_shift; /* the kind's lowest bit in the state: 3 bits, then compact and ASCII */
 };
 

@@ -44,7 +44,7 @@ static void begin(bool by_tables)
     file = memfd_create("profile", 0);
     assert_true(file >= 0);
     fake_advance(5000 * MILLISECOND);
-    os_unwind_prepare(by_tables ? UNWIND_TABLES : UNWIND_POINTERS, UNWIND_MAY_LOAD);
+    os_unwind_prepare(by_tables ? UNWIND_TABLES : UNWIND_POINTERS, false);
     assert_int_equal(os_unwind_by_tables(), by_tables);
     profile.mean = 4096;
     table_begin_peak(0, true);
@@ -461,7 +461,7 @@ static void test_python(void)
             keep_function(2, "h\xc3\xb6her", "/src/b.py", 40);
             insert(table_site(frames, 3, NULL), 0x1000, 10, 1);
         }
-        os_unwind_prepare(tables ? UNWIND_TABLES : UNWIND_POINTERS, UNWIND_MAY_LOAD);
+        os_unwind_prepare(tables ? UNWIND_TABLES : UNWIND_POINTERS, false);
         found = profile_written(NULL);
         mapping = wire_part(found, MAPPING, wire_count(found, MAPPING) - 1);
         assert_true(wire_number(mapping, ID) == PYTHON_MARK);

@@ -342,7 +342,7 @@ static void test_steps(void)
     volatile unsigned rounds = 2; /* or a compiler unrolls the loops, and the calls return to several places */
 
     core_begin();
-    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_MAY_LOAD));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
     real = true;
     for (unsigned round = 0; round < rounds; round++)
         for (unsigned i = 0; i < 5; i++) {
@@ -383,7 +383,7 @@ static void test_joined_walks(void)
     const struct site *first, *site;
 
     core_begin();
-    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_MAY_LOAD));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
     real = true;
     first = below(200, often, &leaves[0], &memory);
     assert_int_equal(first->frame_count, NATIVE_MOST);
@@ -408,7 +408,7 @@ static void test_every_block(void)
     struct stack_memory *memory = NULL;
 
     core_begin();
-    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_MAY_LOAD));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
     real = true;
     for (profile.mean = 1; profile.mean <= 2; profile.mean++) {
         walks = 0;

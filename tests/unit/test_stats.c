@@ -5,6 +5,7 @@
 #include "observe/output.h"
 #include "observe/report.h"
 #include "observe/stats.h"
+#include "os/file.h"
 #include "superslab/purge.h"
 
 #include <stdio.h>
@@ -307,12 +308,12 @@ static void test_output(void)
     assert_int_equal(output_end(&output), 0);
     assert_string_equal(got, wanted);
     snprintf(wanted, sizeof wanted, "a%%%d.x%%q", (int)getpid());
-    assert_true(output_path(path, sizeof path, "a%%%p.x%q"));
+    assert_true(os_file_path(path, sizeof path, "a%%%p.x%q", 0, NULL));
     assert_string_equal(path, wanted);
-    assert_true(output_path(path, sizeof path, "%"));
+    assert_true(os_file_path(path, sizeof path, "%", 0, NULL));
     assert_string_equal(path, "%");
-    assert_false(output_path(path, 5, "12345"));
-    assert_true(output_path(path, 6, "12345"));
+    assert_false(os_file_path(path, 5, "12345", 0, NULL));
+    assert_true(os_file_path(path, 6, "12345", 0, NULL));
 }
 
 static void test_debug_table(void)

@@ -48,7 +48,7 @@ static __attribute__((noinline)) void compare(void)
 
     _Unwind_Backtrace(add, &theirs);
     for (unsigned round = 0; round < 2; round++) {
-        unsigned count = os_tables_walk(ours, MOST, anywhere), left = count - 1;
+        unsigned count = os_tables_walk(ours, MOST, anywhere, NULL, NULL), left = count - 1;
         assert_true(count > 4);
         /* Each walk begins in this function, at another instruction. */
         assert_int_equal(theirs.count - 1, left);
@@ -124,17 +124,17 @@ static void test_through_signals(void **state)
 static void test_bounds(void **state)
 {
     struct unwind_frame frames[MOST];
-    unsigned all = os_tables_walk(frames, MOST, anywhere);
+    unsigned all = os_tables_walk(frames, MOST, anywhere, NULL, NULL);
 
     (void)state;
     stack_low = (uintptr_t)frames;
     stack_high = (uintptr_t)frames[2].slot;
     if (frames[2].slot == NULL) /* a processor that signs return addresses */
         return;
-    assert_true(os_tables_walk(frames, MOST, within) <= 2);
+    assert_true(os_tables_walk(frames, MOST, within, NULL, NULL) <= 2);
     stack_low = stack_high = 0;
-    assert_true(os_tables_walk(frames, MOST, within) <= 1); /* at most the frame of a link register */
-    assert_int_equal(os_tables_walk(frames, 3, anywhere), 3);
+    assert_true(os_tables_walk(frames, MOST, within, NULL, NULL) <= 1); /* at most the frame of a link register */
+    assert_int_equal(os_tables_walk(frames, 3, anywhere, NULL, NULL), 3);
     assert_true(all >= 3);
 }
 
@@ -162,17 +162,20 @@ static void (*make_code(void))(void (*)(void))
 static struct unwind_frame through[MOST];
 static unsigned through_count;
 
-static __attribute__((noinline)) void walk_own(void) { through_count = os_tables_walk(through, MOST, anywhere); }
+static __attribute__((noinline)) void walk_own(void)
+{
+    through_count = os_tables_walk(through, MOST, anywhere, NULL, NULL);
+}
 static __attribute__((noinline)) void walk_any(void) { through_count = os_unwind(through, MOST); }
 
-/* HAKMEM's walk, and the walk that begins with libgcc's, find the code and the frames behind it. */
+/* The walk by tables, and os_unwind, which may read the stack alone, find the code and the frames behind it. */
 static void test_through_code_without_tables(void **state)
 {
     void (*const walks[])(void) = { walk_own, walk_any };
     void (*code)(void (*)(void)) = make_code();
 
     (void)state;
-    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_NO_LOAD));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
     for (unsigned i = 0; i < 2; i++) {
         struct unwind_frame direct[MOST];
         unsigned count, behind = 0;

@@ -1,13 +1,11 @@
-/* Protects the walk of os/unwind.c without libgcc: it reads the stack near its start without /proc/self/maps. */
+/* Protects the walk of os/unwind.c by unwind tables: it reads the stack near its start without /proc/self/maps. */
 #define _GNU_SOURCE
 #include "support.h"
 
 #include <alloca.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "front/unwinder.h"
 #include "os/unwind.h"
 #include "refused.h"
 
@@ -54,7 +52,7 @@ static void test_near_and_far(void **state)
     unsigned near;
 
     (void)state;
-    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_NO_LOAD));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
     near = frames_with(0);
     assert_in_range(near, DEPTH + 2, MOST - 1);
     assert_int_equal(frames_with(1 << 20), near);
@@ -73,7 +71,7 @@ static void test_frame_pointers(void **state)
     unsigned first = 4711;
 
     (void)state;
-    assert_true(os_unwind_prepare(UNWIND_POINTERS, UNWIND_NO_LOAD));
+    assert_true(os_unwind_prepare(UNWIND_POINTERS, false));
     assert_false(os_unwind_by_tables());
     chain[0] = (uintptr_t)&chain[3];
     chain[1] = 0x401000;
@@ -94,23 +92,9 @@ static void test_frame_pointers(void **state)
     assert_int_equal(os_unwind_fault(0, 4096, frames, MOST, &first), 0); /* nothing is mapped there */
 }
 
-static bool has_libgcc(void) { return dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL; }
-
-/* A profile of many samples loads libgcc's unwinder at the process's start. One of few samples does without. */
-static void test_at_start(void **state)
-{
-    (void)state;
-    assert_false(has_libgcc());
-    unwinder_prepare_at_start(512 * HAK_KIB);
-    assert_false(has_libgcc());
-    assert_true(os_unwind_by_tables());
-    unwinder_prepare_at_start(HAK_KIB);
-    assert_true(has_libgcc());
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_near_and_far),
-                                        cmocka_unit_test(test_frame_pointers), cmocka_unit_test(test_at_start) };
+                                        cmocka_unit_test(test_frame_pointers) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

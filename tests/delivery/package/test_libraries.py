@@ -211,7 +211,7 @@ def test_forks_beside_threads_on_musl(trees, musl_program, name):
 
 
 def test_stacks_where_there_is_no_unwinder(trees, musl_program, tmp_path):
-    """A profile at this rate loads libgcc's unwinder if it can; there is none for musl, and HAKMEM's own serves."""
+    """HAKMEM walks stacks with musl, too, which has no unwinder of its own."""
     blackbox.run([musl_program("use"), 5], preload=library_of(trees, "x86_64-linux-musl"),
                  env={"HAKMEM_HEAP_PROFILE": str(tmp_path / "use.pb.gz"), "HAKMEM_HEAP_PROFILE_RATE": "4096"})
     stacks = json.loads(making.run(tmp_path / "use.pb.gz", "--json").stdout)["stacks"]

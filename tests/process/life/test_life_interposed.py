@@ -167,7 +167,7 @@ def test_ordinary_programs_forward_nothing(compiled, library, override_archive):
 ], ids=["guard", "close guards", "profile", "all"])
 def test_no_library_is_loaded_by_the_programs_malloc(tmp_path, library, settings):
     """A program's own malloc may not be ready before main. That of GNU Common Lisp crashes if the dynamic linker calls
-    it to load a library, as libgcc's unwinder was for samples' stacks."""
+    it to load a library."""
     program = blackbox.compile_program(
         HERE / "interposed_early.c", tmp_path / "early", HERE / "interposed_allocator.c",
         *[f"-DHAS_{name}" for name in FOUR])

@@ -56,9 +56,7 @@ def check_identity(memory):
         {"HAKMEM_PURGE_DELAY": "0"},
         {"HAKMEM_SS_PREWARM": "3"},
         {"HAKMEM_FRONT_STATS": "1"},
-        # With unwind tables, the stacks would need libgcc's memory, too.
-        *({"HAKMEM_HEAP_PROFILE": "heap.gz", "HAKMEM_HEAP_PROFILE_UNWIND": "fp", "HAKMEM_HEAP_PROFILE_RATE": rate}
-          for rate in ("1", "1000", "100000"))
+        *({"HAKMEM_HEAP_PROFILE": "heap.gz", "HAKMEM_HEAP_PROFILE_RATE": rate} for rate in ("1", "1000", "100000"))
     ])
 def test_every_figure_after_every_step(shadow, env, tmp_path):
     if "HAKMEM_HEAP_PROFILE" in env:
