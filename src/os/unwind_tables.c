@@ -29,11 +29,6 @@ struct cfi_tables {
     unsigned next;
 };
 
-struct cfi_bytes {
-    const uint8_t *at, *end;
-    bool bad; /* more was read than there is */
-};
-
 /* ---- Numbers in the tables ---- */
 
 static uint64_t cfi_take_number(struct cfi_bytes *bytes, unsigned size)
@@ -152,15 +147,6 @@ static const uint8_t *cfi_find_fde(const uint8_t *table, uintptr_t address)
 
 /* ---- Descriptions ---- */
 
-struct cfi_description {
-    struct cfi_bytes common, own;         /* instructions */
-    uintptr_t start, size;            /* of the code */
-    uint64_t code_unit;
-    int64_t data_unit;
-    uint64_t return_register;
-    bool is_signal_frame;
-};
-
 /* The contents of the entry that starts at `at`, without its length. */
 static struct cfi_bytes cfi_entry_at(const uint8_t *at)
 {
@@ -233,6 +219,13 @@ static bool cfi_read_description(const uint8_t *at, struct cfi_description *made
     bytes.at += length;
     made->own = bytes;
     return true;
+}
+
+bool cfi_describe(const uint8_t *table, uintptr_t address, struct cfi_description *made)
+{
+    const uint8_t *fde = table ? cfi_find_fde(table, address) : unwind_object_registered(address);
+
+    return fde != NULL && cfi_read_description(fde, made) && address - made->start < made->size;
 }
 
 /* ---- Rows ---- */
@@ -561,21 +554,20 @@ static bool cfi_step_kept(const struct cfi_tables *tables, struct cfi_frame *fra
     return cfi_arrive(frame, frame->registers[CFI_RETURN_REGISTER], slot);
 }
 
-/* As cfi_step_kept, by a row that is found anew. `table`: of the object that the address is in; NULL: code that was
- * registered, or has no description. */
+/* As cfi_step_kept, by a row that is found anew. `table`: as of cfi_describe. */
 static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct cfi_frame *frame, uintptr_t address,
                                        const uint8_t *table, const uintptr_t **slot)
 {
-    const uint8_t *fde = table ? cfi_find_fde(table, address) : unwind_object_registered(address);
-    const uint8_t *base = table ? table : fde; /* of expressions' places */
+    const uint8_t *base; /* of expressions' places */
     struct cfi_description made;
     struct cfi_row row = { .cfa_register = 255 }, first;
     struct cfi_frame caller;
     const uintptr_t *unused;
     uintptr_t cfa;
 
-    if (fde == NULL || !cfi_read_description(fde, &made) || address - made.start >= made.size)
+    if (!cfi_describe(table, address, &made))
         return cfi_step_signal(tables, frame) || cfi_step_pointer(tables, frame, slot);
+    base = table ? table : made.own.at;
     if (made.return_register >= CFI_REGISTERS ||
         !cfi_run(made.common, &made, base, made.start, &row, NULL))
         return false;
@@ -644,15 +636,6 @@ enum { CFI_HERE_REGISTER = 0 };
 #endif
 
 bool os_tables_can(void) { return CFI_CAN_WALK && unwind_objects_can(); }
-
-bool os_tables_have(uintptr_t address)
-{
-    struct cfi_tables tables = { .may_read = NULL };
-    const uint8_t *table = cfi_table_of(&tables, address - 1), *fde = table ? cfi_find_fde(table, address - 1) : NULL;
-    struct cfi_description made;
-
-    return fde != NULL && cfi_read_description(fde, &made) && address - 1 - made.start < made.size;
-}
 
 HAK_NOINLINE unsigned os_tables_walk(struct unwind_frame *frames, unsigned capacity, os_tables_may_read *may_read,
                                      bool (*stop)(void *argument, unsigned count), void *argument)

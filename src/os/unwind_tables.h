@@ -14,8 +14,21 @@ HAK_HIDDEN bool os_tables_can(void);
 /* Whether the bytes are on the stack, or another mapping that the walk may read. */
 typedef bool os_tables_may_read(uintptr_t address);
 
-/* Whether a table describes the code before this return address. For tests. */
-HAK_HIDDEN bool os_tables_have(uintptr_t address);
+struct cfi_bytes {
+    const uint8_t *at, *end;
+    bool bad; /* more was read than there is */
+};
+struct cfi_description {
+    struct cfi_bytes common, own; /* instructions */
+    uintptr_t start, size;        /* of the code */
+    uint64_t code_unit;
+    int64_t data_unit;
+    uint64_t return_register;
+    bool is_signal_frame;
+};
+/* Reads the description of the code at the address. `table`: of the object that the code is in; NULL: the code is
+ * registered, or has none. False: there is none. */
+HAK_HIDDEN bool cfi_describe(const uint8_t *table, uintptr_t address, struct cfi_description *made);
 
 /* The stack from this call outwards. Calls `stop`, unless it is NULL, after each frame with the number of frames so
  * far, and ends when it returns true. Returns the frames. */

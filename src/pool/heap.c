@@ -51,25 +51,18 @@ struct slab *heap_pop_warm(struct heap *heap, unsigned number)
     return slab;
 }
 
-/* Empty slabs leave in chains, linked by slab.next: threads of many cores share the pool's lock. */
-static void slab_leaves(struct slab **leaving, struct slab *slab)
-{
-    slab->next = *leaving;
-    *leaving = slab;
-}
-
 void heap_release_warm(struct heap *heap)
 {
-    struct slab *leaving = NULL;
+    struct slab_list leaving = { 0 };
 
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
         struct warm_stock *stock = &heap->body->warm[number];
         while (stock->stack)
-            slab_leaves(&leaving, heap_pop_warm(heap, number));
+            slab_list_append(&leaving, heap_pop_warm(heap, number));
         if (stock->budget) /* never write to a purged body */
             stock->budget = 0;
     }
-    heap_let_leave(leaving);
+    heap_let_leave(&leaving);
 }
 
 void heap_unlearn_warm(struct heap *heap)
@@ -108,7 +101,7 @@ static bool warm_keeps(struct heap *heap, const struct slab *slab)
 }
 
 /* Gives an empty slab away: to the warm pool, or to those that leave if enough waits there. */
-static void heap_release_slab(struct heap *heap, struct slab *slab, struct slab **leaving)
+static void heap_release_slab(struct heap *heap, struct slab *slab, struct slab_list *leaving)
 {
     slab_set_page_map(slab, CLASS_NONE);
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
@@ -122,13 +115,13 @@ static void heap_release_slab(struct heap *heap, struct slab *slab, struct slab 
         shared_pool_want_purge();
     } else {
         debug_count_of(COUNT_WARM_RELEASE, slab->class, 1);
-        slab_leaves(leaving, slab);
+        slab_list_append(leaving, slab);
     }
 }
 
 /* ---- Returning ---- */
 
-void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed, struct slab **leaving)
+void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed, struct slab_list *leaving)
 {
     slab->used -= freed;
     if (slab->used == 0) {
@@ -177,7 +170,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     struct class_counters *counters = &heap->classes[class];
     const struct size_class *row = &size_classes[class];
     void **at = blocks, **end = blocks + count, **others = blocks;
-    struct slab *leaving = NULL;
+    struct slab_list leaving = { 0 };
     size_t remote, none = 0;
 
     heap_note_slow_path(heap);
@@ -220,7 +213,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
             none++;
         }
     }
-    heap_let_leave(leaving);
+    heap_let_leave(&leaving);
     remote = (size_t)(others - blocks);
     heap->body->counters.flushes++;
     heap->body->counters.flushed_blocks += count;
@@ -279,7 +272,7 @@ size_t heap_scrub_some(struct heap *heap, size_t unit)
     return unit < window_units() ? unit : 0;
 }
 
-static void heap_release_list(struct heap *heap, struct slab_list *list, struct slab **leaving)
+static void heap_release_list(struct heap *heap, struct slab_list *list, struct slab_list *leaving)
 {
     while (list->head) {
         struct slab *slab = list->head;
@@ -292,11 +285,11 @@ static void heap_release_list(struct heap *heap, struct slab_list *list, struct 
 
 void heap_release_all(struct heap *heap)
 {
-    struct slab *leaving = NULL;
+    struct slab_list leaving = { 0 };
 
     heap_release_list(heap, &heap->full, &leaving);
     for (unsigned class = 1; class < CLASS_COUNT; class++)
         heap_release_list(heap, &heap->body->available[class], &leaving);
-    heap_let_leave(leaving);
+    heap_let_leave(&leaving);
     heap_release_warm(heap);
 }

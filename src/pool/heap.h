@@ -239,13 +239,14 @@ HAK_INLINE void heap_note_slow_path(struct heap *heap)
 }
 
 /* Call when blocks became free in slab.local: takes `freed` off slab.used (H1), and moves the slab (H6, O6). If it is
- * empty and the heap does not keep it, it goes to *leaving; call heap_let_leave with that before the lock's release. */
+ * empty and the heap does not keep it, it goes to *leaving; call heap_let_leave with that before the lock's release.
+ * Many threads want the shared pool's lock, so what becomes empty together leaves together. */
 HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed,
-                                struct slab **leaving);
-HAK_INLINE void heap_let_leave(struct slab *leaving)
+                                struct slab_list *leaving);
+HAK_INLINE void heap_let_leave(const struct slab_list *leaving)
 {
-    if (leaving)
-        shared_pool_release(leaving);
+    if (leaving->head)
+        shared_pool_release(leaving->head);
 }
 
 /* Moves a slab between two heaps whose locks are held (O2). */

@@ -278,7 +278,7 @@ void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const
 }
 
 /* Moves remote bits into the local map, and takes the announced number. */
-static void remote_collect(struct heap *heap, struct slab *slab, struct slab **leaving)
+static void remote_collect(struct heap *heap, struct slab *slab, struct slab_list *leaving)
 {
     bool was_full = slab->summary == 0;
     /* Acquire: the marks of this count (M1). Release: pending_next was read (M2). */
@@ -309,7 +309,8 @@ static void remote_collect(struct heap *heap, struct slab *slab, struct slab **l
 
 size_t remote_drain(struct heap *heap)
 {
-    struct slab *slab, *leaving = NULL;
+    struct slab_list leaving = { 0 };
+    struct slab *slab;
     size_t drained = 0;
 
     CYCLES_PART(CYCLES_DRAIN);
@@ -330,7 +331,7 @@ size_t remote_drain(struct heap *heap)
         }
         slab = next;
     }
-    heap_let_leave(leaving);
+    heap_let_leave(&leaving);
     remote_count_pending(heap, -(int32_t)drained);
     heap->body->counters.pending_drained += drained;
     return drained;
@@ -338,7 +339,8 @@ size_t remote_drain(struct heap *heap)
 
 void remote_free_locked(void *block, const char *function)
 {
-    struct slab *slab = slab_of(block), *leaving = NULL;
+    struct slab_list leaving = { 0 };
+    struct slab *slab = slab_of(block);
     struct heap *owner;
     enum slab_put_result result;
     bool was_full;
@@ -365,7 +367,7 @@ void remote_free_locked(void *block, const char *function)
         debug_count_of(COUNT_MAP_LOCKED, slab->class, 1);
         heap_count_returned(owner, slab->class, 1);
         heap_slab_freed(owner, slab, was_full, 1, &leaving);
-        heap_let_leave(leaving);
+        heap_let_leave(&leaving);
     }
     lock_release(&owner->lock);
     if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
