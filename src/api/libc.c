@@ -16,7 +16,6 @@
 #include "api/interposed.h"
 #include "api/names.h"
 #include "api/sized.h"
-#include "base/errno.h"
 #include "base/format.h"
 #include "front/fast.h"
 #include "front/front.h"
@@ -87,8 +86,10 @@ API_EXPORT void *aligned_alloc(size_t alignment, size_t size)
 
 static HAK_COLD int interposed_posix_memalign(void **block, size_t alignment, size_t size)
 {
-    BASE_KEEP_ERRNO;
+    int saved_errno = errno; /* not BASE_KEEP_ERRNO: je/libc.c has exceptions, and with them its end calls libgcc */
     void *got = interposed_aligned_by(INTERPOSED_POSIX_MEMALIGN, alignment, size);
+
+    errno = saved_errno;
     if (got == NULL)
         return ENOMEM;
     *block = got;

@@ -33,10 +33,10 @@
 
 /* ---- 3.9 to 3.12 ---- */
 
-#define OF_3_9(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_9,
-#define OF_3_10(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_10,
-#define OF_3_11(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_11,
-#define OF_3_12(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = of_12,
+#define OF_3_9(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = (of_9),
+#define OF_3_10(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = (of_10),
+#define OF_3_11(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = (of_11),
+#define OF_3_12(field, of_9, of_10, of_11, of_12, in_13, in_14) .field = (of_12),
 
 static const struct python_layout layouts[] = {
     { .minor = 9, .entry = PYTHON_ENTRY_EACH, .table = PYTHON_LNOTAB, .place_scale = 1, .holder_frame = PYTHON_NONE,
