@@ -86,7 +86,7 @@ API_EXPORT void *aligned_alloc(size_t alignment, size_t size)
 
 static HAK_COLD int interposed_posix_memalign(void **block, size_t alignment, size_t size)
 {
-    int saved_errno = errno; /* not BASE_KEEP_ERRNO: je/libc.c has exceptions, and with them its end calls libgcc */
+    int saved_errno = errno; /* not BASE_KEEP_ERRNO: je/libc.c has exceptions */
     void *got = interposed_aligned_by(INTERPOSED_POSIX_MEMALIGN, alignment, size);
 
     errno = saved_errno;

@@ -8,7 +8,8 @@
 
 HAK_INLINE void base_errno_restore(const int *kept) { errno = *kept; }
 
-/* A declaration: errno has its value of now again when the scope ends, behind what `return` computes. */
+/* A declaration: errno has its value of now again when the scope ends, after `return` has computed its value. Not in a
+ * file with -fexceptions: there the end of the scope calls libgcc, which libhakmem-je for musl lacks. */
 #define BASE_KEEP_ERRNO __attribute__((cleanup(base_errno_restore), unused)) int kept_errno = errno
 
 #endif

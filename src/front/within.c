@@ -13,7 +13,7 @@ struct within {
     unsigned depth;
     struct within *next_unused;
 };
-static struct within *unused_withins; /* of threads that ended; under registry.lock */
+static struct within *spare_records; /* of threads that ended; under registry.lock */
 
 /* The calling thread's record, or NULL. */
 static struct within *own_record(void) { return (struct within *)hak_cache_scope; }
@@ -23,9 +23,9 @@ static struct within *within_make(void)
     struct within *record;
 
     lock_acquire(&registry.lock);
-    record = unused_withins;
+    record = spare_records;
     if (record)
-        unused_withins = record->next_unused;
+        spare_records = record->next_unused;
     else
         record = metadata_allocate(sizeof *record, _Alignof(struct within));
     lock_release(&registry.lock);
@@ -39,8 +39,8 @@ static struct within *within_make(void)
 static void within_give_back(struct within *record)
 {
     lock_acquire(&registry.lock);
-    record->next_unused = unused_withins;
-    unused_withins = record;
+    record->next_unused = spare_records;
+    spare_records = record;
     lock_release(&registry.lock);
 }
 

@@ -11,7 +11,7 @@
 #include "je/figures.h"
 #include "je/names.h"
 
-/* The low bytes of 64 bits, which come first, as the processors are little-endian. */
+/* The sizes of values. Each is kept in 64 bits, whose low bytes come first: all processors are little-endian. */
 static const uint8_t control_bytes[] = {
     [CONTROL_BOOL] = sizeof(bool), [CONTROL_U32] = 4, [CONTROL_U64] = 8, [CONTROL_TEXT] = sizeof(char *)
 };

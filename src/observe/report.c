@@ -13,7 +13,8 @@
 #include "os/cycles.h"
 #include "os/file.h"
 
-/* Prints a report, which later ones are compared with. A shot fits into no stack, so there may be no memory for one. */
+/* Prints a report, and notes the page faults so far: the next report tells those since then. A shot is too large for a
+ * stack, so there may be no memory for one. */
 static int print_report(struct output *output, void (*print)(struct output *output, struct stats_shot *shot))
 {
     struct stats_shot *shot = stats_take();

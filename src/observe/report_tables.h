@@ -5,8 +5,8 @@
 #include "observe/output.h"
 #include "observe/stats.h"
 
-/* Lines that the text of all statistics contains, too. HAKMEM_SS_LRU_DEBUG, HAKMEM_SS_PREWARM_DEBUG: report_lru_lines,
- * what happened to empty SuperSlabs. */
+/* Lines that the text of all statistics contains, too. report_lru_lines tells what happened to empty SuperSlabs; it
+ * answers HAKMEM_SS_LRU_DEBUG and HAKMEM_SS_PREWARM_DEBUG alone. */
 HAK_HIDDEN void report_front_lines(struct output *output, const struct hak_stats *totals);
 HAK_HIDDEN void report_warm_lines(struct output *output, const struct hak_stats *totals);
 HAK_HIDDEN void report_lru_lines(struct output *output, const struct hak_stats *totals);

@@ -433,6 +433,9 @@ size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t 
     return taken;
 }
 
+/* Slabs that leave under one taking of the lock. A heap that ends may give back thousands, while other threads wait. */
+#define RELEASE_MOST 64u
+
 static void pool_release_run(struct slab *slab, uint32_t now_ms)
 {
     uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
@@ -464,14 +467,15 @@ static void pool_release_run(struct slab *slab, uint32_t now_ms)
     }
 }
 
-void shared_pool_release(struct slab *slabs)
+/* Releases some of the slabs. Returns the rest. */
+static struct slab *pool_release_some(struct slab *slabs)
 {
     size_t excess;
     uint32_t now_ms;
 
     lock_acquire(&shared_pool.lock);
     now_ms = shared_pool_now_ms();
-    while (slabs) {
+    for (unsigned count = 0; slabs && count < RELEASE_MOST; count++) {
         struct slab *slab = slabs;
         slabs = slab->next;
         pool_release_run(slab, now_ms);
@@ -482,6 +486,13 @@ void shared_pool_release(struct slab *slabs)
         atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))
         shared_pool_schedule_purge(0);
     lock_release(&shared_pool.lock);
+    return slabs;
+}
+
+void shared_pool_release(struct slab *slabs)
+{
+    while (slabs)
+        slabs = pool_release_some(slabs);
 }
 
 void *shared_pool_take_metadata_slot(void)

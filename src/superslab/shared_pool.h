@@ -145,7 +145,7 @@ HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size
 /* As shared_pool_acquire, but only of units with memory behind them, so that the footprint does not grow. */
 HAK_HIDDEN size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
 
-/* Gives back slabs without blocks in use, linked by slab.next. Any thread; takes pool.lock once for all. */
+/* Gives back slabs without blocks in use, linked by slab.next. Any thread; takes pool.lock, once for many of them. */
 HAK_HIDDEN void shared_pool_release(struct slab *slabs);
 
 /* A 2 MiB slot for metadata, zeroed; NULL when there is none. */
