@@ -16,7 +16,7 @@ def test_delays_reach_the_allocator(tmp_path):
     assert done.status == 0, done.report()
     entries = tool.only_result(tmp_path)["summary"]["rows"]["big-1-16MiB"]
     assert set(entries) == {"glibc", "hakmem", "hakmem@0", "hakmem@10000", "hakmem-again"}
-    assert entries["hakmem@0"]["soft_faults"] > 2 * entries["hakmem@10000"]["soft_faults"]
+    assert entries["hakmem@0"]["soft_faults"] > 1.5 * entries["hakmem@10000"]["soft_faults"]
     for name in ("glibc", "hakmem", "hakmem@0", "hakmem@10000"):
         assert f"\n{name} " in done.stdout
 
