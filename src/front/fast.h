@@ -47,6 +47,7 @@ HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, enum se
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
         return slow(size);
     cache_move_top(cache, place, top, -1);
+    seal_expect(cache->slots[top - 1], place - RUN_BINS);
     return seal_give(block, place - RUN_BINS, size, kind); /* V8 */
 }
 

@@ -1,14 +1,24 @@
 /*
- * The two calls by which the fast path of libhakmem-secure seals blocks. In the other libraries they are empty.
+ * The calls by which the fast path of libhakmem-secure seals blocks. In the other libraries they are empty.
  *
  * malloc takes from a run and free puts into a bin (front/thread_cache.h), so that a freed block waits until the run is
- * used up. Both calls work on the slot alone, whose class the page map tells.
+ * used up. The calls work on the slot alone, whose class the page map tells.
  */
 #ifndef HAK_FRONT_SEAL_H
 #define HAK_FRONT_SEAL_H
 
 #include "front/sealed.h"
 #include "superslab/window.h"
+
+/* Fetches the ends of a block of the class that the next malloc may give. Runs are shuffled, so no processor guesses it,
+ * and malloc waits for the block to see that it is clear. It may be NULL. */
+HAK_INLINE void seal_expect(const void *next, size_t class)
+{
+    if (!HAK_SECURE)
+        return;
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch((const void *)((uintptr_t)next + sealed_slots[class] - SEAL_BYTES), 1);
+}
 
 /* Gives a free block of the class to the program. */
 HAK_INLINE void *seal_give(void *block, size_t class, size_t size, enum seal_kind kind)

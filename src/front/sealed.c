@@ -248,14 +248,34 @@ static bool take_span(char *block, struct sealed_claim claim)
     return true;
 }
 
+static void slot_clear(struct slab *slab, unsigned index, char *block, size_t slot)
+{
+    if (slot < SEAL_LARGE_LEAST)
+        seal_clear(block, slot);
+    else
+        seal_zero_large(slab, index, block, slot);
+}
+
+void *sealed_zero(void *block, size_t size)
+{
+    struct slab *slab;
+
+    if (HAK_UNLIKELY(!block || !window_contains(block)))
+        return block ? memset(block, 0, size) : NULL;
+    slab = slab_of(block);
+    seal_zero_large(slab, class_block_index(slab->class, (size_t)((char *)block - slab->start)), block, size);
+    return block;
+}
+
 /* Takes a slot of more than FAST_MAX bytes from the program. False: nothing changed. */
 static bool take_slot(char *block, unsigned class, struct sealed_claim claim)
 {
-    size_t slot = sealed_slots[class], offset = (uintptr_t)block & (SUPERSLAB_SIZE - 1), requested;
+    struct slab *slab = slab_of(block);
+    size_t slot = sealed_slots[class], requested;
+    size_t offset = ((uintptr_t)block & (SUPERSLAB_SIZE - 1)) - slab_first_unit(slab) * UNIT_SIZE;
     uint64_t mix = seal_mix(block);
     unsigned index;
 
-    offset -= (size_t)superslab_of(block)->first_unit[offset >> UNIT_SHIFT] * UNIT_SIZE;
     index = class_block_index(class, offset);
     if (HAK_UNLIKELY(index >= size_classes[class].blocks || index * slot != offset))
         return false;
@@ -263,7 +283,7 @@ static bool take_slot(char *block, unsigned class, struct sealed_claim claim)
                      (claim.size != SIZE_MAX && claim.size != requested) ||
                      !seal_slack_is_whole(block, slot, requested)))
         return false;
-    seal_clear(block, slot);
+    slot_clear(slab, index, block, slot);
     return true;
 }
 
@@ -334,7 +354,8 @@ static void sealed_free_pooled(const struct held *place, struct sealed_claim cla
         return;
     }
     if (!class_is_span(place->class)) {
-        seal_clear(place->block, class_size(place->class));
+        slot_clear(place->slab, class_block_index(place->class, (size_t)(place->block - place->slab->start)), place->block,
+                   class_size(place->class));
     } else if (HAK_UNLIKELY(!ledger_take(place->slab))) { /* V5 */
         misuse_report(function, place->block, MISUSE_FREED);
         return;

@@ -1,6 +1,10 @@
 #include "harden/seal.h"
 
+#include <string.h>
+
 #include "os/os.h"
+#include "superslab/arrival.h"
+#include "superslab/superslab.h"
 
 /* The last n bytes of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -73,13 +77,56 @@ size_t seal_first_written(const char *memory, size_t size)
     return i;
 }
 
+static void touch(char *at) { (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED); }
+
 void seal_touch(void *const *blocks, size_t count, size_t slot)
 {
     size_t page = os_page_size();
 
     for (size_t i = 0; i < count; i++) {
-        char *block = blocks[i];
-        for (char *at = (char *)base_align_up((uintptr_t)block, page); at < block + slot; at += page)
-            (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
+        char *block = blocks[i], *second = (char *)base_align_up((uintptr_t)block + 1, page);
+        if (slot > page || second == block + page)
+            touch(block);
+        if (second < block + slot)
+            touch(block + slot - SEAL_BYTES);
     }
+}
+
+/* Returns whether each page has memory. */
+static bool zero_resident(char *block, size_t size)
+{
+    unsigned char resident[UNIT_SIZE / 4096];
+    size_t page = os_page_size(), first = base_align_up((uintptr_t)block, page) - (uintptr_t)block;
+    size_t last = base_align_down((uintptr_t)block + size, page) - (uintptr_t)block, from = first;
+    bool whole = true;
+
+    if (first >= last || !arrival_may_look() || !os_resident_pages(block + first, last - first, resident)) {
+        memset(block, 0, size);
+        return true;
+    }
+    memset(block, 0, first);
+    while (from < last) {
+        size_t to = from;
+        bool here = resident[(from - first) / page] & 1;
+        while (to < last && (resident[(to - first) / page] & 1) == here)
+            to += page;
+        /* What the system swapped out is not resident either. */
+        if (here || !os_purge(block + from, to - from))
+            memset(block + from, 0, to - from);
+        else
+            whole = false;
+        from = to;
+    }
+    memset(block + last, 0, size - last);
+    return whole;
+}
+
+void seal_zero_large(struct slab *slab, unsigned index, char *block, size_t size)
+{
+    uint64_t bit = UINT64_C(1) << index;
+
+    if (atomic_load_explicit(&slab->resident, memory_order_relaxed) & bit)
+        memset(block, 0, size);
+    else if (zero_resident(block, size))
+        atomic_fetch_or_explicit(&slab->resident, bit, memory_order_relaxed);
 }

@@ -17,11 +17,14 @@
  *     its size then, and else 0.
  * V7: a free slot reads as zero wherever it waits, and so does a unit of the shared pool, unless superslab.unclean says
  *     that a span was there. Of a free span the first FREE_EDGE bytes read as zero.
+ * V19: a bit of slab.resident tells that each page of the block had memory at its last free, and has been purged by
+ *     nobody since. If it is wrong, pages get memory that nobody writes to; nothing else depends on it.
  */
 #ifndef HAK_HARDEN_SEAL_H
 #define HAK_HARDEN_SEAL_H
 
 #include "harden/harden.h"
+#include "superslab/superslab.h"
 
 #define SEAL_BYTES ((size_t)8)
 /* What each request takes in addition. */
@@ -213,8 +216,14 @@ HAK_INLINE bool seal_is_clear(const char *block, size_t slot, uint64_t mix)
 /* Clears the slot, its seal included, which lies in the last vector. */
 HAK_INLINE void seal_clear(char *block, size_t slot) { seal_zero(block, slot); }
 
-/* Writes to each page of free slots, whose slab may have no memory behind it. Else the look at them would read the
- * system's page of zeros into place, and the write of their seal would take another fault. */
+/* Blocks of so many bytes have whole pages of 4 KiB between their ends. Their slabs have at most 64 of them. */
+#define SEAL_LARGE_LEAST ((size_t)4 * 4096)
+
+/* Zeroes so many bytes or more, as seal_zero, of the `index`th block of the slab. Pages without memory get none. */
+HAK_HIDDEN void seal_zero_large(struct slab *slab, unsigned index, char *block, size_t size);
+
+/* Writes to the pages of free slots that are looked at, whose slab may have no memory behind it. Else the look at them
+ * would read the system's page of zeros into place, and the write of their seal would take another fault. */
 HAK_HIDDEN void seal_touch(void *const *blocks, size_t count, size_t slot);
 
 /* Reads what a word, a seal XOR its block's mix, tells of a slot. False: it is no live seal, and seal->requested is as

@@ -4,6 +4,7 @@
 
 #include "options/options.h"
 #include "os/os.h"
+#include "superslab/arrival.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
@@ -28,11 +29,14 @@ void slab_set_page_map(const struct slab *slab, unsigned class)
         __atomic_store_n(&byte[i], (uint8_t)class, __ATOMIC_RELAXED);
 }
 
-/* Clears what is looked at of free blocks (V7). Only spans leave anything there. */
+/* Clears what is looked at of free blocks (V7). Only spans leave anything there. Blocks above ARRIVAL_SMALL_BLOCK do not
+ * fill their pages, so what spans filled for them goes back. */
 static void slab_clean(struct slab *slab, unsigned class)
 {
-    if (slab->unclean)
-        memset(slab->start, 0, class_is_span(class) ? FREE_EDGE : slab_bytes(slab));
+    if (slab->unclean && class_is_span(class))
+        memset(slab->start, 0, FREE_EDGE);
+    else if (slab->unclean && (class_size(class) <= ARRIVAL_SMALL_BLOCK || !os_purge(slab->start, slab_bytes(slab))))
+        memset(slab->start, 0, slab_bytes(slab));
     slab->unclean = class_is_span(class);
 }
 
@@ -41,8 +45,10 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     unsigned blocks = size_classes[class].blocks, words = (blocks + 63) / 64, i;
 
     HAK_ASSERT(atomic_load(&slab->state) == SLAB_WARM && slab->units == size_classes[class].units);
-    if (HAK_SECURE)
+    if (HAK_SECURE) {
         slab_clean(slab, class);
+        atomic_store_explicit(&slab->resident, 0, memory_order_relaxed);
+    }
     for (i = 0; i < words; i++) {
         atomic_store_explicit(&slab->local[i], base_low_mask(blocks - i * 64), memory_order_relaxed);
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);
@@ -219,6 +225,7 @@ bool slab_scrub(struct slab *slab, struct slab_look *look, size_t *purged)
         if (os_purge(slab->start + first * page, (at - first) * page)) {
             *purged += (at - first) * page;
             slab->holes = true;
+            atomic_store_explicit(&slab->resident, 0, memory_order_relaxed);
             if (HAK_DEBUG)
                 touched_note(slab->start + first * page, (at - first) * page, false);
         } else {

@@ -27,6 +27,8 @@ static struct {
 
 bool arrival_superslabs_dense(void) { return atomic_load_explicit(&arrival_dense, memory_order_relaxed); }
 
+bool arrival_may_look(void) { return !atomic_load_explicit(&arrival_blind, memory_order_relaxed); }
+
 void arrival_before_sandbox(void) { atomic_store_explicit(&arrival_blind, true, memory_order_relaxed); }
 
 void arrival_note_small(uint32_t number)
@@ -88,7 +90,7 @@ bool arrival_superslab_begins(void)
 
     if (arrival_is_probe(++superslabs_begun))
         return false;
-    if (arrival_looked || atomic_load_explicit(&arrival_blind, memory_order_relaxed))
+    if (arrival_looked || !arrival_may_look())
         return before;
     for (unsigned i = 0; i < ARRIVAL_PROBES; i++)
         if (arrival_probes[i])
@@ -106,7 +108,7 @@ static void look_at_huge(void)
     size_t page = os_page_size(), size = base_min(arrival_huge.size, ARRIVAL_HUGE_LOOK) & ~(page - 1);
     struct arrival_evidence evidence = { size, 0 };
 
-    if (arrival_huge.block == NULL || atomic_load_explicit(&arrival_blind, memory_order_relaxed) ||
+    if (arrival_huge.block == NULL || !arrival_may_look() ||
         !os_resident_pages(arrival_huge.block, size, resident))
         return;
     for (size_t i = 0; i < size / page; i++)

@@ -122,6 +122,15 @@ def test_freed_memory_is_zero(misused):
                                                                                           ""), result.report()
 
 
+@pytest.mark.parametrize("kind", ["malloc", "calloc", "after_spans"])
+def test_pages_that_nobody_writes_get_no_memory(compiled, kind):
+    """Of each of 2,000 blocks of 16 KiB two pages of five do: that of its first bytes and that of its seal. Clearing
+    whole blocks at their free or in calloc, or whole slabs where spans lay, makes 40 MiB of them."""
+    program = compiled(HERE / "sparse.c", "-O1", "-w", "-fno-builtin")
+    result = blackbox.run([program, kind], preload=SECURE, env={"HAKMEM_THP": "never"})
+    assert result.status == 0 and all(int(kib) < 28 << 10 for kib in result.stdout.split()), result.report()
+
+
 def test_zeroed_memory_is_zero(compiled):
     """By each function that promises it, after memory of that size was filled and freed."""
     program = compiled(HERE / "zeroed.c", "-O0", "-w", "-fno-builtin", SECURE, f"-Wl,-rpath,{SECURE.parent}")
