@@ -248,6 +248,11 @@ static bool take_span(char *block, struct sealed_claim claim)
     return true;
 }
 
+static unsigned slab_index(const struct slab *slab, const void *block)
+{
+    return class_block_index(slab->class, (uintptr_t)block - (uintptr_t)slab->start);
+}
+
 static void slot_clear(struct slab *slab, unsigned index, char *block, size_t slot)
 {
     if (slot < SEAL_LARGE_LEAST)
@@ -263,7 +268,7 @@ void *sealed_zero(void *block, size_t size)
     if (HAK_UNLIKELY(!block || !window_contains(block)))
         return block ? memset(block, 0, size) : NULL;
     slab = slab_of(block);
-    seal_zero_large(slab, class_block_index(slab->class, (size_t)((char *)block - slab->start)), block, size);
+    seal_zero_large(slab, slab_index(slab, block), block, size);
     return block;
 }
 
@@ -354,8 +359,7 @@ static void sealed_free_pooled(const struct held *place, struct sealed_claim cla
         return;
     }
     if (!class_is_span(place->class)) {
-        slot_clear(place->slab, class_block_index(place->class, (size_t)(place->block - place->slab->start)), place->block,
-                   class_size(place->class));
+        slot_clear(place->slab, slab_index(place->slab, place->block), place->block, class_size(place->class));
     } else if (HAK_UNLIKELY(!ledger_take(place->slab))) { /* V5 */
         misuse_report(function, place->block, MISUSE_FREED);
         return;

@@ -29,8 +29,8 @@ void slab_set_page_map(const struct slab *slab, unsigned class)
         __atomic_store_n(&byte[i], (uint8_t)class, __ATOMIC_RELAXED);
 }
 
-/* Clears what is looked at of free blocks (V7). Only spans leave anything there. Blocks above ARRIVAL_SMALL_BLOCK do not
- * fill their pages, so what spans filled for them goes back. */
+/* Clears what is looked at of free blocks (V7). Only spans leave anything there. Blocks above ARRIVAL_SMALL_BLOCK do
+ * not fill their pages, so what spans filled for them goes back. */
 static void slab_clean(struct slab *slab, unsigned class)
 {
     if (slab->unclean && class_is_span(class))
