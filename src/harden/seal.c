@@ -127,6 +127,6 @@ void seal_zero_large(struct slab *slab, unsigned index, char *block, size_t size
 
     if (atomic_load_explicit(&slab->resident, memory_order_relaxed) & bit)
         memset(block, 0, size);
-    else if (zero_resident(block, size))
+    else if (zero_resident(block, size) || (atomic_fetch_or_explicit(&slab->sparse, bit, memory_order_relaxed) & bit))
         atomic_fetch_or_explicit(&slab->resident, bit, memory_order_relaxed);
 }

@@ -17,8 +17,9 @@
  *     its size then, and else 0.
  * V7: a free slot reads as zero wherever it waits, and so does a unit of the shared pool, unless superslab.unclean says
  *     that a span was there. Of a free span the first FREE_EDGE bytes read as zero.
- * V19: a bit of slab.resident tells that each page of the block had memory at its last free, and has been purged by
- *     nobody since. If it is wrong, pages get memory that nobody writes to; nothing else depends on it.
+ * V19: a bit of slab.resident tells that the block is zeroed whole: each of its pages had memory, or twice since the
+ *     slab was carved or purged some had none (a bit of slab.sparse: once), because asking costs system calls. If the
+ *     bit is wrong, pages get memory that nobody writes to; nothing else depends on it.
  */
 #ifndef HAK_HARDEN_SEAL_H
 #define HAK_HARDEN_SEAL_H

@@ -40,6 +40,12 @@ static void slab_clean(struct slab *slab, unsigned class)
     slab->unclean = class_is_span(class);
 }
 
+static void slab_forget_resident(struct slab *slab)
+{
+    atomic_store_explicit(&slab->resident, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->sparse, 0, memory_order_relaxed);
+}
+
 void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
 {
     unsigned blocks = size_classes[class].blocks, words = (blocks + 63) / 64, i;
@@ -47,7 +53,7 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     HAK_ASSERT(atomic_load(&slab->state) == SLAB_WARM && slab->units == size_classes[class].units);
     if (HAK_SECURE) {
         slab_clean(slab, class);
-        atomic_store_explicit(&slab->resident, 0, memory_order_relaxed);
+        slab_forget_resident(slab);
     }
     for (i = 0; i < words; i++) {
         atomic_store_explicit(&slab->local[i], base_low_mask(blocks - i * 64), memory_order_relaxed);
@@ -225,7 +231,7 @@ bool slab_scrub(struct slab *slab, struct slab_look *look, size_t *purged)
         if (os_purge(slab->start + first * page, (at - first) * page)) {
             *purged += (at - first) * page;
             slab->holes = true;
-            atomic_store_explicit(&slab->resident, 0, memory_order_relaxed);
+            slab_forget_resident(slab);
             if (HAK_DEBUG)
                 touched_note(slab->start + first * page, (at - first) * page, false);
         } else {

@@ -2,8 +2,10 @@
 #include "core.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "harden/seal.h"
+#include "os/os.h"
 
 enum { MOST = 2048, MARGIN = 64 };
 static _Alignas(64) char memory[MARGIN + MOST + MARGIN];
@@ -141,6 +143,48 @@ static void test_clear(void)
     }
 }
 
+/* Of a block that begins and ends inside of pages, each byte becomes zero, and pages without memory get none, at the
+ * first two times. */
+static void test_zero_large(void)
+{
+    enum { PAGES = 8 };
+    unsigned char resident[PAGES];
+    struct slab slab = { 0 };
+    size_t page = os_page_size(), size = (PAGES - 1) * page;
+    char *pages = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *begin = pages + 512;
+
+    assert_true(pages != MAP_FAILED && madvise(pages, PAGES * page, MADV_NOHUGEPAGE) == 0);
+    for (unsigned time = 1; time <= 4; time++) {
+        memset(pages, 0x77, 512 + 100);
+        memset(pages + 3 * page, 0x77, 2 * page);
+        memset(begin + size - 100, 0x77, 200);
+        seal_zero_large(&slab, 5, begin, size);
+        assert_true(os_resident_pages(pages, PAGES * page, resident));
+        for (unsigned i = 0; i < PAGES; i++)
+            assert_int_equal(resident[i] & 1, time > 2 || (i != 1 && i != 2 && i != 5 && i != 6));
+        assert_true(begin[-1] == 0x77 && begin[size] == 0x77);
+        assert_int_equal(seal_first_written(begin, size), size);
+        assert_int_equal(madvise(pages + page, 2 * page, MADV_DONTNEED), 0);
+        assert_int_equal(madvise(pages + 5 * page, 2 * page, MADV_DONTNEED), 0);
+        assert_int_equal(atomic_load(&slab.resident), time < 2 ? 0 : UINT64_C(1) << 5);
+    }
+    munmap(pages, PAGES * page);
+}
+
+/* A block whose pages all have memory is asked about once. */
+static void test_zero_large_of_what_is_resident(void)
+{
+    static _Alignas(64) char full[8 * 4096];
+    struct slab slab = { 0 };
+
+    memset(full, 0x77, sizeof full);
+    seal_zero_large(&slab, 63, full, sizeof full);
+    assert_int_equal(atomic_load(&slab.resident), UINT64_C(1) << 63);
+    assert_int_equal(atomic_load(&slab.sparse), 0);
+    assert_int_equal(seal_first_written(full, sizeof full), sizeof full);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +192,8 @@ int main(void)
         core_unit_test(test_is_zero),
         core_unit_test(test_seals),
         core_unit_test(test_clear),
+        core_unit_test(test_zero_large),
+        core_unit_test(test_zero_large_of_what_is_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
