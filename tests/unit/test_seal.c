@@ -2,7 +2,6 @@
 #include "core.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "harden/seal.h"
 #include "os/os.h"
@@ -151,10 +150,10 @@ static void test_zero_large(void)
     unsigned char resident[PAGES];
     struct slab slab = { 0 };
     size_t page = os_page_size(), size = (PAGES - 1) * page;
-    char *pages = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *pages = os_map(PAGES * page, page);
     char *begin = pages + 512;
 
-    assert_true(pages != MAP_FAILED && madvise(pages, PAGES * page, MADV_NOHUGEPAGE) == 0);
+    assert_non_null(pages);
     for (unsigned time = 1; time <= 4; time++) {
         memset(pages, 0x77, 512 + 100);
         memset(pages + 3 * page, 0x77, 2 * page);
@@ -165,11 +164,10 @@ static void test_zero_large(void)
             assert_int_equal(resident[i] & 1, time > 2 || (i != 1 && i != 2 && i != 5 && i != 6));
         assert_true(begin[-1] == 0x77 && begin[size] == 0x77);
         assert_int_equal(seal_first_written(begin, size), size);
-        assert_int_equal(madvise(pages + page, 2 * page, MADV_DONTNEED), 0);
-        assert_int_equal(madvise(pages + 5 * page, 2 * page, MADV_DONTNEED), 0);
+        assert_true(os_purge(pages + page, 2 * page) && os_purge(pages + 5 * page, 2 * page));
         assert_int_equal(atomic_load(&slab.resident), time < 2 ? 0 : UINT64_C(1) << 5);
     }
-    munmap(pages, PAGES * page);
+    os_unmap(pages, PAGES * page);
 }
 
 /* A block whose pages all have memory is asked about once. */
