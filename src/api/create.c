@@ -133,8 +133,8 @@ static int begin_thrd(void *argument)
     return beginning.function.run_thrd(beginning.argument);
 }
 
-/* What the C library allocates for a thread, and for the purge thread that beginning_end starts, belongs to no scope: it
- * lives as long as the thread. Returns the caller's scope, for cache_set_scope. */
+/* What the C library allocates for a thread, and for the purge thread that beginning_end starts, belongs to no scope:
+ * it lives as long as the thread. Returns the caller's scope, for cache_set_scope. */
 static struct scope *outside_scopes(void)
 {
     struct scope *scope = cache_scope();
