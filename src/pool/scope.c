@@ -66,6 +66,7 @@ struct scope *scope_new(const char *name, struct scope *parent, size_t cap)
     }
     set_name(scope, name);
     scope->parent = parent;
+    atomic_store(&scope->live, 0); /* it is more in the child of a fork (O10) */
     atomic_store(&scope->soft_is, SCOPE_BELOW);
     atomic_store(&scope->cap, cap);
     atomic_store(&scope->soft, 0);

@@ -547,6 +547,61 @@ static void test_threads(void **state)
     assert_int_equal(hak_scope_destroy(shared_top, HAK_SCOPE_FREE), 0);
 }
 
+#define RACE_BLOCKS 40u
+
+static pthread_barrier_t race;
+static void *race_blocks[RACE_BLOCKS];
+static _Atomic bool race_over;
+
+static void *free_half(void *argument)
+{
+    unsigned first = *(unsigned *)argument;
+
+    for (;;) {
+        pthread_barrier_wait(&race);
+        if (race_over)
+            return NULL;
+        for (unsigned i = first; i < RACE_BLOCKS; i += 2)
+            hak_free(race_blocks[i]);
+        pthread_barrier_wait(&race);
+    }
+}
+
+/* Scopes are closed while other threads free their last blocks, and their records serve others. Nothing is left. */
+static void test_ends_race(void **state)
+{
+    hak_scope_t *root = scope_in(NULL, 0);
+    struct hak_scope_stats rows[4];
+    unsigned halves[2] = { 0, 1 };
+    pthread_t threads[2];
+
+    (void)state;
+    pthread_barrier_init(&race, NULL, 3);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, free_half, &halves[i]), 0);
+    for (unsigned round = 0; round < 3000 / FEWER; round++) {
+        hak_scope_t *top = scope_in(root, 0), *below = scope_in(top, 0);
+        for (unsigned i = 0; i < RACE_BLOCKS; i++) {
+            enter(i % 3 ? below : top);
+            race_blocks[i] = hak_malloc(i < 38 ? 100 * i : 1100000);
+            hak_scope_leave(i % 3 ? below : top);
+        }
+        pthread_barrier_wait(&race);
+        assert_int_equal(hak_scope_destroy(below, HAK_SCOPE_KEEP), 0);
+        hak_scope_list(rows, sizeof rows[0], 4);
+        assert_int_equal(hak_scope_destroy(top, HAK_SCOPE_KEEP), 0);
+        pthread_barrier_wait(&race);
+        assert_int_equal(hak_scope_list(rows, sizeof rows[0], 4), 1);
+        assert_int_equal(live(root), 0);
+    }
+    race_over = true;
+    pthread_barrier_wait(&race);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    pthread_barrier_destroy(&race);
+    assert_int_equal(hak_scope_destroy(root, HAK_SCOPE_FREE), 0);
+}
+
 static void test_depth(void **state)
 {
     hak_scope_t *scope = scope_in(NULL, 0);
@@ -606,11 +661,11 @@ int main(void)
 #if defined(TRAP_FLAG)
         cmocka_unit_test(test_steps),
 #endif
-        cmocka_unit_test(test_misuse),
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_blocks),  cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_caps),    cmocka_unit_test(test_soft),    cmocka_unit_test(test_destroy),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_threads), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_fork),    cmocka_unit_test(test_pages_between),
+        cmocka_unit_test(test_misuse),    cmocka_unit_test(test_names),   cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_moves),     cmocka_unit_test(test_caps),    cmocka_unit_test(test_soft),
+        cmocka_unit_test(test_destroy),   cmocka_unit_test(test_many),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends_race), cmocka_unit_test(test_depth),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_pages_between),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
