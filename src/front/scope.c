@@ -102,7 +102,7 @@ void scope_tell(void)
 
 void *scope_allocate(size_t alignment, size_t size, bool *zero)
 {
-    void *block = allocate_charged(cache_scope()->heap, alignment, size, zero);
+    void *block = allocate_charged(hak_cache_scope->scope->heap, alignment, size, zero);
 
     scope_tell();
     return block;
