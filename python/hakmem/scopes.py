@@ -48,8 +48,8 @@ def checked_cap(cap: int) -> int:
 
 
 class Scope:
-    """A tenant with a name (1 to 47 printable ASCII characters without " and \\), and a cap in bytes, 0 for none. What a
-    thread allocates in `with within(scope):` belongs to it, and counts in its parent, too. It ends with close(), or
+    """A tenant with a name (1 to 47 printable ASCII characters without " and \\), and a cap in bytes, 0 for none. What
+    a thread allocates in `with within(scope):` belongs to it, and counts in its parent, too. It ends with close(), or
     with its last reference."""
 
     def __init__(self, name: str, cap: int = 0, parent: Scope | None = None) -> None:
@@ -142,5 +142,5 @@ class within:  # noqa: N801, as contextlib's
         self._leave(*self._argument)
         thread, self._thread = self._thread, 0
         if thread != get_ident() or self._here.hak_scope_current() != self._around:
-            raise RuntimeError("the scope was left in another thread, or not in the order in which scopes were entered: "
-                               "the body of within() must not await or yield")
+            raise RuntimeError("the scope was left in another thread, or after a scope around it was left: the body "
+                               "of within() must not await or yield")

@@ -115,8 +115,8 @@ impl Scope<'_> {
         enter(self.inner.as_ptr())
     }
 
-    /// Calls `over` with the scope's live bytes when it, with the scopes below it, has more than `soft`: once, and again
-    /// after it had `soft` or less. A second `on_soft` panics.
+    /// Calls `over` with the scope's live bytes when it, with the scopes below it, has more than `soft`: once, and
+    /// again after it had `soft` or less. A second `on_soft` panics.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
