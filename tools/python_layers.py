@@ -20,7 +20,7 @@ LAYERS = [
     ["processes", "supervise"],
     ["heap"],
     ["doctor", "gdb", "guard", "inside", "leaks", "look", "peers", "ps", "report", "serve", "top"],
-    ["budget", "bench", "pytest_plugin"],
+    ["budget", "bench", "pytest_plugin", "scopes"],
     ["analyze", "trace", "watched"],
     ["run"],
 ]

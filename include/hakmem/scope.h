@@ -3,7 +3,8 @@
  * thread is in a scope, all that it allocates by any name (malloc, operator new, hak_malloc) belongs to the scope.
  * docs/scopes.md begins with an example.
  *
- *  - Bytes are those that blocks have: sizes rounded up to the size class, above 1 MiB to whole 64 KiB.
+ *  - Bytes are those that blocks have: sizes rounded up to the size class, above 1 MiB to whole 64 KiB, after
+ *    libhakmem-secure added 8 bytes, or above 1 MiB a page.
  *  - Over a cap an allocation fails with ENOMEM, for the scope alone. Nothing passes a cap, however many threads
  *    allocate.
  *  - A block belongs to its scope until it is freed, by any thread, in any scope or none. realloc leaves it there. A
@@ -16,9 +17,7 @@
  *    in its scopes, and the figures may be too high by blocks that other threads were taking or freeing at that moment.
  *
  * Any thread may call every function at any time, but for scopes that are being destroyed. A signal handler may call
- * hak_scope_enter and hak_scope_leave in a thread that has allocated, if it leaves what it enters.
- *
- * libhakmem-secure has no scopes: hak_scope_new fails with ENOTSUP.
+ * hak_scope_enter and hak_scope_leave in a thread that was in a scope before, if it leaves what it enters.
  */
 #ifndef HAKMEM_SCOPE_H
 #define HAKMEM_SCOPE_H
@@ -36,8 +35,7 @@ typedef struct hak_scope hak_scope_t;
 
 /* An empty scope below `parent`; NULL: below the process. The name, which is copied, has 1 to HAK_SCOPE_NAME_MOST bytes
  * of printable ASCII without " and \. Several scopes may have one name. cap: the most bytes of its blocks and those of
- * all scopes below; 0: no bound of its own. Returns NULL with EINVAL (the name), ENOTSUP (libhakmem-secure) or
- * ENOMEM. */
+ * all scopes below; 0: no bound of its own. Returns NULL with EINVAL (the name) or ENOMEM. */
 HAK_API hak_scope_t *hak_scope_new(const char *name, hak_scope_t *parent, size_t cap) HAK_NOEXCEPT;
 
 /* Changes the cap. Blocks stay if they have more: then allocations fail until they have less. */
@@ -45,8 +43,9 @@ HAK_API void hak_scope_set_cap(hak_scope_t *scope, size_t cap) HAK_NOEXCEPT;
 
 /* Calls `over` when the scope, with those below it, has more than `soft` bytes: once, and again after it had `soft` or
  * less. A thread in the scope, or in one below it, calls it at the end of the allocation that found it so, under no
- * lock. It may allocate, free, and use scopes, but not wait for a thread that waits for this one, nor throw. `live` are
- * the scope's bytes. soft 0 or over NULL: no callback. Call it before a thread enters the scope. */
+ * lock. There is one such call at a time, and none within itself. It may allocate, free, and use scopes, but not wait
+ * for a thread that waits for this one, nor throw. `live` are the scope's bytes. soft 0 or over NULL: no callback. Call
+ * it before a thread enters the scope. */
 typedef void (*hak_scope_over)(hak_scope_t *scope, size_t live, void *argument);
 HAK_API void hak_scope_on_soft(hak_scope_t *scope, size_t soft, hak_scope_over over, void *argument) HAK_NOEXCEPT;
 

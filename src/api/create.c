@@ -133,8 +133,8 @@ static int begin_thrd(void *argument)
     return beginning.function.run_thrd(beginning.argument);
 }
 
-/* What the C library allocates for a thread belongs to no scope: it lives as long as the thread. Returns the caller's
- * scope, for cache_set_scope. */
+/* What the C library allocates for a thread, and for the purge thread that beginning_end starts, belongs to no scope:
+ * it lives as long as the thread. Returns the caller's scope, for cache_set_scope. */
 static struct scope *outside_scopes(void)
 {
     struct scope *scope = cache_scope();
@@ -147,21 +147,22 @@ API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 {
     os_thread_create *create = libc_pthread_create();
     struct beginning *beginning;
-    struct scope *scope;
+    struct scope *scope = outside_scopes();
     int result = EAGAIN;
 
     if (create && os_thread_is_ours(run)) {
         older_libc_before_thread();
-        return create(thread, attributes, run, argument);
+        result = create(thread, attributes, run, argument);
+        cache_set_scope(scope);
+        return result;
     }
     beginning = beginning_expect(argument);
     if (beginning)
         beginning->function.run = run;
-    scope = outside_scopes();
     if (create)
         result = create(thread, attributes, beginning ? begin_pthread : run, beginning ? beginning : argument);
-    cache_set_scope(scope);
     beginning_end(beginning, result == 0, create);
+    cache_set_scope(scope);
     return result;
 }
 
@@ -180,8 +181,8 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
         beginning->function.run_thrd = run;
     scope = outside_scopes();
     result = next.create_thrd(thread, beginning ? begin_thrd : run, beginning ? beginning : argument);
-    cache_set_scope(scope);
     beginning_end(beginning, result == thrd_success, libc_pthread_create());
+    cache_set_scope(scope);
     return result;
 }
 

@@ -26,8 +26,8 @@ static bool name_is_good(const char *name)
 
 hak_scope_t *hak_scope_new(const char *name, hak_scope_t *parent, size_t cap)
 {
-    if (HAK_SECURE || !name_is_good(name)) {
-        errno = HAK_SECURE ? ENOTSUP : EINVAL;
+    if (!name_is_good(name)) {
+        errno = EINVAL;
         return NULL;
     }
     return scope_outer(front_scope_new(name, scope_inner(parent), cap));
@@ -47,6 +47,7 @@ void hak_scope_on_soft(hak_scope_t *scope, size_t soft, hak_scope_over over, voi
 
     scope_inner(scope)->over = function.inner;
     scope_inner(scope)->argument = argument;
+    atomic_store(&scope_inner(scope)->soft_is, SCOPE_BELOW);
     atomic_store(&scope_inner(scope)->soft, over ? soft : 0);
 }
 
@@ -58,7 +59,7 @@ hak_scope_t *hak_scope_current(void) { return scope_outer(cache_scope()); }
 
 hak_scope_t *hak_scope_of(const void *block)
 {
-    struct heap *heap = HAK_SECURE ? NULL : front_heap_of(block);
+    struct heap *heap = front_heap_of(block);
     struct scope *scope = heap ? heap->scope : NULL;
 
     return scope && atomic_load(&scope->state) == SCOPE_OPEN ? scope_outer(scope) : NULL;

@@ -43,7 +43,8 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
     void *block;
 
     if (HAK_SECURE)
-        return sealed_allocate(NULL, alignment, wanted, zero);
+        return HAK_UNLIKELY(cache_scope() != NULL) ? scope_allocate(alignment, wanted, zero)
+                                                   : sealed_allocate(NULL, alignment, wanted, zero);
     CYCLES_CALL_IS(size > POOLED_MAX                    ? CYCLES_MALLOC_HUGE
                    : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE
                                                         : CYCLES_MALLOC_MISS);
@@ -261,7 +262,8 @@ static HAK_NOINLINE void *aligned_beyond(size_t alignment, size_t size)
         return out_of_memory();
     }
     if (HAK_SECURE)
-        return sealed_allocate(NULL, alignment, size, &zero);
+        return HAK_UNLIKELY(cache_scope() != NULL) ? scope_allocate(alignment, size, &zero)
+                                                   : sealed_allocate(NULL, alignment, size, &zero);
     CYCLES_CALL_IS(size > POOLED_MAX || alignment > POOLED_MAX ? CYCLES_MALLOC_HUGE : CYCLES_MALLOC_LARGE);
     housekeep();
     block = aligned_slow(alignment, size);

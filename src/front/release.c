@@ -32,8 +32,7 @@ static void uncached_free(void *block, const char *function)
         return;
     }
     sample_forget_foreign(block);
-    remote_free_locked(block, function);
-    if (owner == NULL)
+    if (!remote_free_locked(block, function) || owner == NULL)
         return;
     heap_note_slow_path(owner); /* a hint for the tick, which scrubs quiet heaps */
     scope_note_free(owner, size);
@@ -52,7 +51,7 @@ static HAK_NOINLINE unsigned sampled_span_class(const void *block)
 
 static void huge_block_free(void *block, const char *function)
 {
-    struct heap *heap;
+    struct heap *heap = NULL;
     size_t size;
 
     if (guard_covers(block)) {
@@ -60,7 +59,7 @@ static void huge_block_free(void *block, const char *function)
         return;
     }
     sample_forget_foreign(block);
-    size = huge_free_of(block, &heap);
+    size = huge_free(block, &heap);
     if (heap)
         scope_note_free(heap, size);
     if (HAK_UNLIKELY(size == 0))

@@ -49,7 +49,10 @@ static size_t resize_huge(const struct block *block, void *address, size_t size)
         return 0;
     if (size > block->size)
         housekeep_before_huge(size - block->size);
-    return scope_huge_resize(block->heap, address, size, false) ? huge_size(address, NULL) : 0;
+    if (!scope_huge_resize(block->heap, address, size, false))
+        return 0;
+    scope_tell();
+    return huge_size(address, NULL);
 }
 
 size_t front_expand(void *address, size_t size)
@@ -80,21 +83,22 @@ size_t front_resize_in_place(void *address, size_t size, const char *function)
     return got ? got : block.size;
 }
 
+/* Without another block, one that shrinks stays, as in a scope that is full. */
 static void *move_block(void *old, size_t old_size, void *fresh, size_t size)
 {
-    if (!fresh)
-        return NULL;
+    if (HAK_UNLIKELY(!fresh))
+        return size < old_size ? old : NULL;
     memcpy(fresh, old, base_min(old_size, size));
     front_free(old);
     return fresh;
 }
 
-/* A block that shrinks stays if there is no other, as in a scope that is full. */
 static HAK_NOINLINE void *move_in_heap(struct heap *heap, void *old, size_t old_size, size_t size)
 {
-    void *fresh = scope_allocate_in(heap, size);
+    void *moved = move_block(old, old_size, scope_allocate_in(heap, size), size);
 
-    return fresh || size > old_size ? move_block(old, old_size, fresh, size) : old;
+    scope_tell();
+    return moved;
 }
 
 /* Whether to copy a growing huge block into freed memory instead of moving it by mremap. A copy keeps the pages of both
@@ -124,8 +128,10 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
             may_move = !copy_is_cheaper(block.size, size);
         }
         resized = scope_huge_resize(heap, address, size, may_move);
-        if (resized)
+        if (resized) {
+            scope_tell();
             return resized;
+        }
     }
     return heap ? move_in_heap(heap, address, block.size, size)
                 : move_block(address, block.size, front_malloc(size), size);

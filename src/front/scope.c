@@ -7,15 +7,30 @@
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"
+#include "front/sealed.h"
 #include "front/thread.h"
+#include "harden/large.h"
 #include "os/foreign.h"
 #include "pool/huge.h"
 #include "superslab/window.h"
 
-/* Usable bytes of a block that was just allocated. */
+/* Bytes that a block of that size and alignment will have, with its seal. 0: there can be none. */
+static size_t charge_for(size_t alignment, size_t size)
+{
+    if (!HAK_SECURE)
+        return direct_size(alignment, size);
+    if (size > REQUEST_MAX - UNIT_SIZE || alignment > REQUEST_MAX / 2)
+        return 0;
+    return sealed_is_pooled(alignment, size) ? direct_size(alignment, size + SEAL_BYTES)
+                                             : huge_size_for(large_mapping(size));
+}
+
+/* Bytes of a block that was just allocated. */
 static size_t fresh_bytes(const void *block)
 {
-    return window_contains(block) ? class_size(slab_of(block)->class) : front_block_size(block);
+    if (window_contains(block))
+        return class_size(slab_of(block)->class);
+    return HAK_SECURE ? huge_size(block, NULL) : front_block_size(block);
 }
 
 /* A block of the heap, charged to its scope, if it has one. */
@@ -27,7 +42,7 @@ static void *allocate_charged(struct heap *heap, size_t alignment, size_t size, 
 
     if (scope == NULL)
         return front_heap_allocate(heap, alignment, size, zero);
-    charged = direct_size(alignment, size);
+    charged = charge_for(alignment, size);
     if (charged == 0 || !scope_charge(scope, charged, false))
         return out_of_memory();
     block = front_heap_allocate(heap, alignment, size, zero);
@@ -37,6 +52,8 @@ static void *allocate_charged(struct heap *heap, size_t alignment, size_t size, 
         (void)scope_charge(scope, bytes - charged, true);
     else
         scope_discharge(scope, charged - bytes);
+    if (block)
+        scope_note_live(scope);
     return block;
 }
 
@@ -46,19 +63,22 @@ void *scope_allocate_in(struct heap *heap, size_t size)
     return allocate_charged(heap, BLOCK_ALIGN, size, &zero);
 }
 
-/* Calls the callbacks of the scope and those above it whose soft caps were passed. */
 static HAK_NOINLINE void tell(struct scope *scope)
 {
     int saved_errno = errno;
 
     for (; scope; scope = scope->parent) {
-        uint8_t due = SCOPE_DUE;
+        uint8_t due = SCOPE_DUE, told = SCOPE_TOLD;
         if (atomic_load_explicit(&scope->soft_is, memory_order_relaxed) != SCOPE_DUE ||
-            !atomic_compare_exchange_strong(&scope->soft_is, &due, SCOPE_TOLD) || scope->over == NULL)
+            !atomic_compare_exchange_strong(&scope->soft_is, &due, SCOPE_TELLING))
             continue;
         foreign_point();
         scope->over(scope, atomic_load(&scope->live), scope->argument);
         foreign_point();
+        /* First TOLD, then the bytes: a thread that takes bytes off first looks at the bytes, then at what it is. */
+        atomic_store(&scope->soft_is, told);
+        if (atomic_load(&scope->live) <= atomic_load(&scope->soft))
+            atomic_compare_exchange_strong(&scope->soft_is, &told, SCOPE_BELOW);
     }
     errno = saved_errno;
 }
@@ -72,13 +92,19 @@ static bool is_over(const struct scope *scope)
     return false;
 }
 
-void *scope_allocate(size_t alignment, size_t size, bool *zero)
+void scope_tell(void)
 {
     struct scope *scope = cache_scope();
-    void *block = allocate_charged(scope->heap, alignment, size, zero);
 
     if (HAK_UNLIKELY(is_over(scope)))
         tell(scope);
+}
+
+void *scope_allocate(size_t alignment, size_t size, bool *zero)
+{
+    void *block = allocate_charged(hak_cache_scope->scope->heap, alignment, size, zero);
+
+    scope_tell();
     return block;
 }
 
@@ -100,6 +126,8 @@ void *scope_huge_resize(struct heap *heap, void *address, size_t size, bool may_
         scope_discharge(scope, growth);
     else if (bytes < old)
         scope_discharge(scope, old - bytes);
+    else
+        scope_note_live(scope);
     return resized;
 }
 
@@ -115,8 +143,10 @@ struct scope *front_scope_new(const char *name, struct scope *parent, size_t cap
 int front_scope_enter(struct scope *scope)
 {
     /* A cache makes the thread's end known, which leaves the scope. */
-    if (cache_scope() == NULL && thread_cache_get() == NULL)
-        return cache_own_offset() == WINDOW_RETIRED_CACHE ? ENOTSUP : ENOMEM;
+    if (cache_own_offset() == WINDOW_RETIRED_CACHE)
+        return ENOTSUP;
+    if (cache_scope() == NULL && thread_cache_own() == NULL)
+        return ENOMEM;
     return within_enter(scope);
 }
 

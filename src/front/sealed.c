@@ -20,6 +20,7 @@
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
+#include "pool/scope.h"
 #include "pool/slab.h"
 #include "superslab/purge.h"
 #include "superslab/strict.h"
@@ -178,7 +179,7 @@ static void *allocate_large(struct heap *heap, size_t alignment, size_t size, bo
 
 void *sealed_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
-    bool inside = size + SEAL_BYTES <= POOLED_MAX && alignment < POOLED_MAX;
+    bool inside = sealed_is_pooled(alignment, size);
     void *block = NULL;
 
     *zero = true;
@@ -326,17 +327,16 @@ static bool free_medium(char *block, struct sealed_claim claim)
 static void free_place(const struct held *place, const struct seal *seal, const char *function)
 {
     struct heap *owner = atomic_load_explicit(&place->slab->owner, memory_order_acquire);
-    struct thread_cache *cache = cache_current();
+    struct thread_cache *cache = cache_own();
 
-    if (class_is_span(place->class)) {
+    if (class_is_span(place->class))
         span_clear(place, seal->requested);
-    }
     if (owner && (owner->kind == HEAP_PROFILE || owner->kind == HEAP_FIRST_CLASS)) {
         heap_count_free(NULL, place->block, place->class, false);
         if (owner->kind == HEAP_PROFILE)
             sample_free(place->block, function);
-        else
-            remote_free_locked(place->block, function);
+        else if (remote_free_locked(place->block, function))
+            scope_note_free(owner, class_size(place->class));
     } else if (class_is_span(place->class) && cache->heap && close_span(cache, place->block, place->class)) {
         heap_count_free(cache->heap, place->block, place->class, true);
     } else {
@@ -410,6 +410,8 @@ static void sealed_free_nothing(const void *block, bool live, struct sealed_clai
 static void sealed_free_large(void *block, struct sealed_claim claim, const char *function)
 {
     struct huge_request request;
+    struct heap *heap = NULL;
+    size_t size;
 
     if (!sealed_read_large(block, &request, function))
         return;
@@ -422,8 +424,11 @@ static void sealed_free_large(void *block, struct sealed_claim claim, const char
         return;
     }
     sample_forget_foreign(block);
-    if (!huge_free(block))
+    size = huge_free(block, &heap);
+    if (size == 0)
         misuse_report(function, block, MISUSE_FREED);
+    else if (heap)
+        scope_note_free(heap, size);
 }
 
 void sealed_free(void *block, struct sealed_claim claim, const char *function)

@@ -12,6 +12,12 @@ struct heap;
 /* The largest request of a slot in a slab. */
 #define SEALED_MOST (57344 - SEAL_BYTES)
 
+/* Whether a slab has the block; else it is huge. */
+HAK_INLINE bool sealed_is_pooled(size_t alignment, size_t size)
+{
+    return size + SEAL_BYTES <= POOLED_MAX && alignment < POOLED_MAX;
+}
+
 /* Bytes of a slot by class; 0 for spans. */
 HAK_DATA const uint16_t sealed_slots[CLASS_COUNT];
 /* The same for the classes whose blocks the fast path frees. For others, too much for a unit. */

@@ -5,7 +5,7 @@
 #include "front/fast.h"
 #include "front/housekeeping.h"
 #include "front/place.h"
-#include "front/sample.h"
+#include "front/scope.h"
 #include "harden/large.h"
 #include "harden/ledger.h"
 #include "harden/nothing.h"
@@ -52,17 +52,39 @@ static void *realloc_small(char *block, size_t size)
     return fresh;
 }
 
+static void *sealed_allocate_for(struct heap *heap, size_t size)
+{
+    return heap ? scope_allocate_in(heap, size) : front_malloc(size);
+}
+
+/* Resizes a huge block that may be a scope's. */
+static void *resize_charged(void *block, size_t size, bool may_move)
+{
+    struct heap *heap;
+
+    (void)huge_size(block, &heap);
+    return scope_huge_resize(heap, block, size, may_move);
+}
+
+/* NULL: it is unchanged. */
+static void *resize_large(void *block, const struct huge_request *request, size_t size, bool may_move)
+{
+    void *resized = large_resize(block, request, size, may_move, resize_charged);
+
+    scope_tell();
+    return resized;
+}
+
 static void *sealed_move(struct heap *heap, void *old, size_t old_size, size_t size, const char *function)
 {
-    void *fresh;
-    bool zero;
+    void *fresh = sealed_allocate_for(heap, size);
 
-    fresh = heap ? sealed_allocate(heap, BLOCK_ALIGN, size, &zero) : front_malloc(size);
     if (fresh == NULL)
         return NULL;
     memcpy(fresh, old, base_min(old_size, size));
     if (!front_free_hit(&hak_cache_offset, old, SEAL_MALLOC))
         sealed_free(old, SEALED_NO_CLAIM, function);
+    scope_tell();
     return fresh;
 }
 
@@ -70,6 +92,7 @@ static void *sealed_realloc_pooled(struct heap *heap, const struct held *place, 
 {
     struct seal seal;
     bool whole = place_read(place, &seal, function);
+    void *moved;
 
     if (whole && seal.kind != SEAL_MALLOC) {
         sealed_report_kind(place->block, SEAL_MALLOC, seal.kind, function);
@@ -85,7 +108,11 @@ static void *sealed_realloc_pooled(struct heap *heap, const struct held *place, 
         place_reseal(place, &seal, size);
         return place->block;
     }
-    return sealed_move(heap ? heap : place_heap(place), place->block, seal.requested, size, function);
+    moved = sealed_move(heap ? heap : place_heap(place), place->block, seal.requested, size, function);
+    if (moved || size > seal.requested)
+        return moved;
+    place_reseal(place, &seal, size); /* as in a scope that is full */
+    return place->block;
 }
 
 static void *sealed_realloc_large(struct heap *heap, void *block, size_t size, const char *function)
@@ -109,11 +136,12 @@ static void *sealed_realloc_large(struct heap *heap, void *block, size_t size, c
     if (size + SEAL_BYTES > POOLED_MAX && (heap == NULL || heap == own)) {
         if (size > request.size)
             housekeep_before_huge(size - request.size);
-        resized = large_resize(block, &request, size, true, sample_huge_resize);
+        resized = resize_large(block, &request, size, true);
         if (resized)
             return resized;
     }
-    return sealed_move(heap ? heap : own, block, request.size, size, function);
+    resized = sealed_move(heap ? heap : own, block, request.size, size, function);
+    return resized || size > request.size ? resized : resize_large(block, &request, size, false);
 }
 
 void *sealed_realloc(struct heap *heap, void *block, size_t size, const char *function)
@@ -122,7 +150,7 @@ void *sealed_realloc(struct heap *heap, void *block, size_t size, const char *fu
     bool live;
 
     if (block == NULL)
-        return heap ? sealed_allocate(heap, BLOCK_ALIGN, size, &live) : front_malloc(size);
+        return sealed_allocate_for(heap, size);
     if (size == 0) {
         sealed_free(block, SEALED_NO_CLAIM, function);
         return NULL;
@@ -168,6 +196,5 @@ size_t sealed_expand(void *block, size_t size, const char *function)
     if (size <= request.size)
         return request.size;
     housekeep_before_huge(size - request.size);
-    return size <= REQUEST_MAX - 2 * UNIT_SIZE && large_resize(block, &request, size, false, sample_huge_resize) ? size
-                                                                                                                 : 0;
+    return size <= REQUEST_MAX - 2 * UNIT_SIZE && resize_large(block, &request, size, false) ? size : 0;
 }

@@ -41,7 +41,7 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
     alignment = base_max(alignment, BLOCK_ALIGN);
-    if (HAK_UNLIKELY(!HAK_SECURE && cache_scope() != NULL)) {
+    if (HAK_UNLIKELY(cache_scope() != NULL)) {
         block = scope_allocate(alignment, size, &zero);
         return block && zeroed && !zero ? memset(block, 0, front_block_size(block)) : block;
     }

@@ -27,7 +27,8 @@
  *     counted is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks
  *     like T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.
  * T9: a thread in a scope has the retired cache, so its calls miss, and slow calls allocate in cache_scope(). `kept`
- *     leads to its own cache, which takes what it frees. cache_set_scope alone changes this.
+ *     leads to its own cache, which takes what it frees, in a scope or not. cache_set_scope alone changes the scope. A
+ *     signal handler that enters a scope and leaves it may interrupt that anywhere.
  */
 #ifndef HAK_FRONT_THREAD_CACHE_H
 #define HAK_FRONT_THREAD_CACHE_H
@@ -117,7 +118,7 @@ HAK_DATA _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("i
 
 struct cache_scope { /* T9 */
     struct scope *scope; /* pool/scope.h */
-    uintptr_t kept;      /* hak_cache_offset outside the scope */
+    uintptr_t kept;      /* hak_cache_offset outside scopes */
 };
 /* NULL until the thread enters a scope (front/within.c). A pointer, because static thread-local storage is short for a
  * library that dlopen loads. */
@@ -128,26 +129,21 @@ HAK_INLINE struct scope *cache_scope(void) { return hak_cache_scope ? hak_cache_
 /* These two alone move a thread to another cache: to its own one, or away from it. Operators follow after one miss. */
 HAK_INLINE void cache_set_current(uintptr_t offset)
 {
-    if (cache_scope()) {
+    if (hak_cache_scope)
         hak_cache_scope->kept = offset;
+    if (cache_scope())
         return;
-    }
     hak_operator_offset = 0;
     hak_cache_offset = offset;
 }
 HAK_INLINE void cache_set_scope(struct scope *scope)
 {
-    bool inside = cache_scope() != NULL;
-
-    if (!scope && !inside) /* perhaps without a record */
+    if (!hak_cache_scope) /* the thread was in no scope yet */
         return;
-    if (!inside) {
-        hak_cache_scope->kept = hak_cache_offset;
-        cache_set_current(WINDOW_RETIRED_CACHE);
-    }
     hak_cache_scope->scope = scope;
-    if (!scope)
-        cache_set_current(hak_cache_scope->kept);
+    atomic_signal_fence(memory_order_seq_cst); /* Release: a handler that enters and leaves sets the same offset */
+    hak_cache_offset = scope ? WINDOW_RETIRED_CACHE : hak_cache_scope->kept;
+    hak_operator_offset = 0;
 }
 
 HAK_INLINE struct thread_cache *cache_current(void)
@@ -156,7 +152,7 @@ HAK_INLINE struct thread_cache *cache_current(void)
 }
 
 /* The thread's own cache, also in a scope. */
-HAK_INLINE uintptr_t cache_own_offset(void) { return cache_scope() ? hak_cache_scope->kept : hak_cache_offset; }
+HAK_INLINE uintptr_t cache_own_offset(void) { return hak_cache_scope ? hak_cache_scope->kept : hak_cache_offset; }
 HAK_INLINE struct thread_cache *cache_own(void)
 {
     return (struct thread_cache *)(window_base() + cache_own_offset());

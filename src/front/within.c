@@ -9,7 +9,9 @@
  * two statements here. It leaves what it enters, and then this is as before. */
 struct within {
     struct cache_scope in_force; /* the first member */
-    struct scope *entered[WITHIN_MOST];
+    struct entry {
+        struct scope *entered, *around; /* around: what was in force before */
+    } entries[WITHIN_MOST];
     unsigned depth;
     struct within *next_unused;
 };
@@ -30,7 +32,7 @@ static struct within *within_make(void)
         record = metadata_allocate(sizeof *record, _Alignof(struct within));
     lock_release(&registry.lock);
     if (record) {
-        record->in_force = (struct cache_scope){ 0 };
+        record->in_force = (struct cache_scope){ NULL, hak_cache_offset };
         record->depth = 0;
     }
     return record;
@@ -59,14 +61,10 @@ static bool has_record(void)
     return own_record() != NULL;
 }
 
-static void set_innermost(const struct within *within)
-{
-    cache_set_scope(within->depth ? within->entered[within->depth - 1] : NULL);
-}
-
 int within_enter(struct scope *scope)
 {
     struct within *within;
+    struct entry *entry;
 
     if (!has_record())
         return ENOMEM;
@@ -75,20 +73,22 @@ int within_enter(struct scope *scope)
         return E2BIG;
     if (scope)
         atomic_fetch_add(&scope->threads, 1);
-    within->entered[within->depth] = scope;
-    atomic_signal_fence(memory_order_seq_cst); /* Release: to a signal handler */
-    within->depth++;
-    set_innermost(within);
+    entry = &within->entries[within->depth++];
+    atomic_signal_fence(memory_order_seq_cst); /* Release: a signal handler uses the places behind it */
+    *entry = (struct entry){ scope, cache_scope() };
+    cache_set_scope(scope);
     return 0;
 }
 
 static void leave_innermost(struct within *within)
 {
-    struct scope *scope = within->entered[--within->depth];
+    struct entry left = within->entries[within->depth - 1];
 
-    set_innermost(within);
-    if (scope)
-        atomic_fetch_sub(&scope->threads, 1);
+    atomic_signal_fence(memory_order_seq_cst); /* Acquire: before a signal handler uses the place */
+    within->depth--;
+    cache_set_scope(left.around);
+    if (left.entered)
+        atomic_fetch_sub(&left.entered->threads, 1);
 }
 
 bool within_leave(struct scope *scope)
@@ -96,7 +96,7 @@ bool within_leave(struct scope *scope)
     struct within *within = own_record();
     unsigned depth = within ? within->depth : 0;
 
-    while (depth > 0 && within->entered[depth - 1] != scope)
+    while (depth > 0 && within->entries[depth - 1].entered != scope)
         depth--;
     if (depth == 0)
         return false;
@@ -123,6 +123,6 @@ void within_reset_in_child(void)
 
     scope_reset_in_child();
     for (unsigned i = 0; within && i < within->depth; i++)
-        if (within->entered[i])
-            atomic_fetch_add(&within->entered[i]->threads, 1);
+        if (within->entries[i].entered)
+            atomic_fetch_add(&within->entries[i].entered->threads, 1);
 }

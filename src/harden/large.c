@@ -2,16 +2,11 @@
 
 #include <string.h>
 
-#include "os/os.h"
-
 /* Bytes of the guard word that fit before the inaccessible pages. */
 static size_t large_word_bytes(const struct huge_request *request)
 {
     return request->guard ? base_min(SEAL_BYTES, request->guard - request->size) : SEAL_BYTES;
 }
-
-/* Bytes to map for a request: at least one page is behind it. */
-static size_t large_mapping(size_t size) { return size + os_page_size(); }
 
 /* Seals a block whose bytes from request->size on are zero and accessible. */
 static void large_seal(char *block, struct huge_request *request, size_t mapping)

@@ -10,7 +10,11 @@
 #define HAK_HARDEN_LARGE_H
 
 #include "harden/ledger.h"
+#include "os/os.h"
 #include "pool/huge.h"
+
+/* Bytes to map for a request: at least one page is behind it. */
+HAK_INLINE size_t large_mapping(size_t size) { return size + os_page_size(); }
 
 /* heap: first-class, or NULL. *zero: the block reads as zero. NULL: memory is out. Any thread without a lock, as
  * below. */

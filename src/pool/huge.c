@@ -255,19 +255,19 @@ void huge_set_request(const void *block, const struct huge_request *request)
     lock_release(&huge_lock);
 }
 
-size_t huge_free_of(void *block, struct heap **heap)
+size_t huge_free(void *block, struct heap **heap)
 {
     struct huge **link;
     size_t size = 0;
 
-    *heap = NULL;
     lock_acquire(&huge_lock);
     link = huge_find(block);
     if (*link) {
         struct huge *record = huge_remove(link);
         freed++;
         size = record->size;
-        *heap = record->heap;
+        if (heap)
+            *heap = record->heap;
         huge_drop_record(record);
     }
     lock_release(&huge_lock);

@@ -36,13 +36,8 @@ HAK_INLINE size_t huge_size_for(size_t size)
     return size > REQUEST_MAX - UNIT_SIZE ? 0 : base_align_up(base_max(size, 1), UNIT_SIZE);
 }
 
-/* Frees the block. Returns the mapping's bytes; 0: no huge block starts there. *heap: its first-class heap, or NULL. */
-HAK_HIDDEN size_t huge_free_of(void *block, struct heap **heap);
-HAK_INLINE bool huge_free(void *block)
-{
-    struct heap *heap;
-    return huge_free_of(block, &heap) != 0;
-}
+/* Frees the block. Returns as huge_size. */
+HAK_HIDDEN size_t huge_free(void *block, struct heap **heap);
 
 /* Resizes the huge block, and moves it only if may_move. NULL: it is unchanged. */
 HAK_HIDDEN void *huge_resize(void *block, size_t size, bool may_move);

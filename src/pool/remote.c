@@ -337,7 +337,7 @@ size_t remote_drain(struct heap *heap)
     return drained;
 }
 
-void remote_free_locked(void *block, const char *function)
+bool remote_free_locked(void *block, const char *function)
 {
     struct slab_list leaving = { 0 };
     struct slab *slab = slab_of(block);
@@ -350,10 +350,10 @@ void remote_free_locked(void *block, const char *function)
         owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
         if (HAK_UNLIKELY(owner == NULL)) {
             misuse_report(function, block, MISUSE_FREED);
-            return;
+            return false;
         }
         if (HAK_UNLIKELY(atomic_load_explicit(&owner->state, memory_order_relaxed) == HEAP_LOST)) /* O7 */
-            return;
+            return true;
         lock_acquire(&owner->lock);
         if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == owner)
             break;
@@ -372,4 +372,5 @@ void remote_free_locked(void *block, const char *function)
     lock_release(&owner->lock);
     if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
         misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
+    return result == SLAB_PUT_DONE;
 }

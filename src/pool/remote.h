@@ -42,8 +42,9 @@ HAK_HIDDEN void remote_free_blocks(unsigned class, void *const *blocks, size_t c
 /* Drains the heap's pending queue. Returns the number of slabs. Under heap->lock. */
 HAK_HIDDEN size_t remote_drain(struct heap *heap);
 
-/* Frees one block under its owner's lock: first-class heaps, spans, HAKMEM_MF2_ENABLE=0. Under no other lock. */
-HAK_HIDDEN void remote_free_locked(void *block, const char *function);
+/* Frees one block under its owner's lock: first-class heaps, spans, HAKMEM_MF2_ENABLE=0. Under no other lock. False: it
+ * is no live block, which is reported. */
+HAK_HIDDEN bool remote_free_locked(void *block, const char *function);
 
 /* In the child of a fork: pushes the slabs that vanished threads had announced and not pushed. `heaps`: the list of
  * all. `whole`: the fork interrupted no operation under a lock. Otherwise the thread may hold a queue in its registers,

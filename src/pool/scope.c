@@ -66,6 +66,7 @@ struct scope *scope_new(const char *name, struct scope *parent, size_t cap)
     }
     set_name(scope, name);
     scope->parent = parent;
+    atomic_store(&scope->live, 0); /* it is more in the child of a fork (O10) */
     atomic_store(&scope->soft_is, SCOPE_BELOW);
     atomic_store(&scope->cap, cap);
     atomic_store(&scope->soft, 0);
@@ -120,8 +121,10 @@ void scope_close(struct scope *scope)
 
 void scope_reset_in_child(void)
 {
-    for (struct scope *scope = atomic_load(&scopes); scope; scope = scope->next)
+    for (struct scope *scope = atomic_load(&scopes); scope; scope = scope->next) {
         atomic_store(&scope->threads, 0);
+        atomic_store(&scope->soft_is, SCOPE_BELOW);
+    }
 }
 
 /* ---- Bytes ---- */
@@ -146,23 +149,24 @@ static void discharge_up_to(struct scope *scope, const struct scope *end, size_t
 {
     for (; scope != end; scope = scope->parent) {
         size_t live = atomic_fetch_sub(&scope->live, bytes) - bytes;
-        if (HAK_UNLIKELY(atomic_load_explicit(&scope->soft_is, memory_order_relaxed) != SCOPE_BELOW) &&
-            live <= atomic_load_explicit(&scope->soft, memory_order_relaxed))
-            atomic_store_explicit(&scope->soft_is, SCOPE_BELOW, memory_order_relaxed);
+        uint8_t is = atomic_load(&scope->soft_is);
+        if (HAK_UNLIKELY(is != SCOPE_BELOW) && is != SCOPE_TELLING && live <= atomic_load(&scope->soft))
+            atomic_compare_exchange_strong(&scope->soft_is, &is, SCOPE_BELOW);
     }
 }
 
-/* Notes how far `live` has risen. */
-static void note_live(struct scope *scope)
+void scope_note_live(struct scope *scope)
 {
-    size_t live = atomic_load_explicit(&scope->live, memory_order_relaxed);
-    size_t soft = atomic_load_explicit(&scope->soft, memory_order_relaxed);
-    uint8_t below = SCOPE_BELOW;
+    for (; scope; scope = scope->parent) {
+        size_t live = atomic_load_explicit(&scope->live, memory_order_relaxed);
+        size_t soft = atomic_load_explicit(&scope->soft, memory_order_acquire);
+        uint8_t below = SCOPE_BELOW;
 
-    if (live > atomic_load_explicit(&scope->peak, memory_order_relaxed))
-        atomic_store_explicit(&scope->peak, live, memory_order_relaxed);
-    if (HAK_UNLIKELY(soft != 0 && live > soft))
-        atomic_compare_exchange_strong(&scope->soft_is, &below, SCOPE_DUE);
+        if (live > atomic_load_explicit(&scope->peak, memory_order_relaxed))
+            atomic_store_explicit(&scope->peak, live, memory_order_relaxed);
+        if (HAK_UNLIKELY(soft != 0 && live > soft))
+            atomic_compare_exchange_strong(&scope->soft_is, &below, SCOPE_DUE);
+    }
 }
 
 bool scope_charge(struct scope *scope, size_t bytes, bool any)
@@ -173,8 +177,6 @@ bool scope_charge(struct scope *scope, size_t bytes, bool any)
             return false;
         }
     atomic_fetch_add(&scope->own, bytes);
-    for (struct scope *at = scope; at; at = at->parent)
-        note_live(at);
     return true;
 }
 

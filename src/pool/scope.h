@@ -21,7 +21,7 @@
 enum scope_state { SCOPE_UNUSED = 0, SCOPE_OPEN, SCOPE_CLOSED /* O12 */ };
 
 /* What the soft cap's callback knows of the last crossing. */
-enum scope_soft { SCOPE_BELOW = 0, SCOPE_DUE, SCOPE_TOLD };
+enum scope_soft { SCOPE_BELOW = 0, SCOPE_DUE, SCOPE_TELLING /* a thread is in the callback */, SCOPE_TOLD };
 
 typedef void (*scope_over)(struct scope *scope, size_t live, void *argument);
 
@@ -32,12 +32,13 @@ struct scope {
     struct heap *heap;
     uint64_t number;         /* from 1, never used twice */
     _Atomic uint8_t state;   /* enum scope_state. Order: seq_cst, with own and scopes (O12) */
-    _Atomic uint8_t soft_is; /* enum scope_soft. Order: any; one exchange tells who calls */
+    _Atomic uint8_t soft_is; /* enum scope_soft. Order: seq_cst, with live; one exchange tells who calls */
     _Atomic uint32_t threads; /* entered and not left. Order: any */
     _Atomic uint32_t open;    /* open scopes whose parent this is. Order: any */
     _Atomic uint32_t scopes;  /* all of those that are not unused. Order: seq_cst (O12) */
     _Atomic size_t own, live; /* bytes (O10). Order: seq_cst (O12) */
-    _Atomic size_t cap, soft; /* bytes; 0: none. Order: any; a caller orders a change with its own calls */
+    _Atomic size_t cap;       /* bytes; 0: none. Order: any; a caller orders a change with its own calls */
+    _Atomic size_t soft;      /* bytes; 0: none. Order: seq_cst as it is set, acquire: over and argument */
     _Atomic size_t peak;      /* of live; less while threads race. Order: any */
     _Atomic uint64_t refused; /* charges. Order: any */
     scope_over over;          /* set before a thread enters */
@@ -62,6 +63,9 @@ HAK_HIDDEN void scope_close(struct scope *scope);
  * `any` no cap refuses. */
 HAK_HIDDEN bool scope_charge(struct scope *scope, size_t bytes, bool any);
 
+/* After charges whose block is there: notes how far `live` rose, here and above. */
+HAK_HIDDEN void scope_note_live(struct scope *scope);
+
 /* Takes them off. A closed scope goes with its last byte. */
 HAK_HIDDEN void scope_discharge(struct scope *scope, size_t bytes);
 
@@ -72,7 +76,7 @@ HAK_INLINE void scope_note_free(const struct heap *heap, size_t bytes)
         scope_discharge(heap->scope, bytes);
 }
 
-/* In the child of a fork: no thread is in a scope. */
+/* In the child of a fork: no thread is in a scope, or in a callback. */
 HAK_HIDDEN void scope_reset_in_child(void);
 
 #endif

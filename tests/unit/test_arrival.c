@@ -133,7 +133,7 @@ static void test_huge_blocks(void)
     block = take_huge(2 * HAK_MIB);
     take_huge(2 * HAK_MIB); /* what the one before tells */
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);
-    assert_true(huge_free(block));
+    assert_true(huge_free(block, NULL));
     take_huge(2 * HAK_MIB);
     assert_true(fake_calls(FAKE_ADVISE_HUGE) >= before + 1);
 }
@@ -149,7 +149,7 @@ static void test_huge_block_that_ends(void)
         take_huge(0);
     before = fake_calls(FAKE_ADVISE_HUGE);
     block = take_huge(4 * HAK_MIB);
-    assert_true(huge_free(block));
+    assert_true(huge_free(block, NULL));
     for (unsigned i = 0; i < 2; i++)
         take_huge(0); /* one has the freed block's memory */
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);

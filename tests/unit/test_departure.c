@@ -235,7 +235,7 @@ static void test_freed_meanwhile(void)
     core_release(slab);
     block = huge_allocate(4 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
     assert_non_null(block);
-    assert_true(huge_free(block));
+    assert_true(huge_free(block, NULL));
     ahead = shared_pool_now_ms() + 6;
     shared_pool.slots[window_slot_of(slab)].freed_ms = range_cache.ranges[0].freed_ms = ahead;
     assert_int_equal(purge_free_units(false), 0);

@@ -22,9 +22,9 @@ static void test_allocate_and_free(void)
     assert_null(heap);
     assert_int_equal(huge_size(block + UNIT_SIZE, &heap), 0);
     assert_int_equal(huge_size(block + 16, NULL), 0);
-    assert_false(huge_free(block + UNIT_SIZE) || huge_free(block + 16) || huge_free(&block));
+    assert_false(huge_free(block + UNIT_SIZE, NULL) || huge_free(block + 16, NULL) || huge_free(&block, NULL));
     huge_give(block);
-    assert_false(huge_free(block));
+    assert_false(huge_free(block, NULL));
     assert_int_equal(huge_size(block, NULL), 0);
     huge_check(0, 0, 5 * HAK_MIB + UNIT_SIZE);
     assert_int_equal(huge_purge(true), 5 * HAK_MIB + UNIT_SIZE);

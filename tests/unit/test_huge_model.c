@@ -88,7 +88,7 @@ static void test_model(void)
             model_resize(index, size);
         } else if (what < 9) {
             model_verify(index, live[index].size);
-            assert_true(huge_free(live[index].start));
+            assert_true(huge_free(live[index].start, NULL));
             live[index] = live[--live_count];
         } else if (chance_below(10) == 0) {
             fake_advance(chance_below(2 * hak_options.purge_delay) * MILLISECOND);
@@ -97,7 +97,7 @@ static void test_model(void)
         model_check();
     }
     while (live_count)
-        assert_true(huge_free(live[--live_count].start));
+        assert_true(huge_free(live[--live_count].start, NULL));
     huge_purge(true);
     huge_check(0, 0, 0);
 }
@@ -120,7 +120,7 @@ static void test_taken_once(void)
         places[at] = place;
     }
     for (unsigned i = 0; i < RANGES; i++)
-        assert_true(huge_free(places[i]));
+        assert_true(huge_free(places[i], NULL));
     lock_acquire(&huge_lock);
     assert_int_equal(range_cache.count, RANGES);
     assert_false(ranges_take_at(places[0] + UNIT_SIZE, UNIT_SIZE, &closed));
@@ -142,7 +142,7 @@ static void test_window_needs_room(void)
 
     core_begin();
     place = huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
-    assert_true(huge_free(place));
+    assert_true(huge_free(place, NULL));
     housekeep_make_room();
     assert_int_equal(range_cache.count, 1);
     assert_true(fake_is_mapped(place, 2 * HAK_MIB));

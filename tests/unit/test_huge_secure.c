@@ -16,7 +16,7 @@ static void test_reuse(void)
     core_begin();
     for (unsigned round = 0; round < ROUNDS; round++) {
         char *block = huge_take_at(4 * HAK_MIB, 16), *next;
-        huge_free(block);
+        huge_free(block, NULL);
         assert_int_equal(range_cache.count, 1);
         closed += range_cache.ranges[0].closed;
         huge_check(0, 0, 4 * HAK_MIB);
@@ -25,7 +25,7 @@ static void test_reuse(void)
         assert_int_equal(next == block, HAK_THREAD_SANITIZER); /* which allows few addresses */
         assert_int_equal(fake_is_mapped(block, 4096), HAK_THREAD_SANITIZER);
         huge_check(1, 4 * HAK_MIB, 0);
-        huge_free(next);
+        huge_free(next, NULL);
         ranges_purge(true);
         huge_check(0, 0, 0);
     }
@@ -39,7 +39,7 @@ static void test_reuse_refused(void)
 
     core_begin();
     block = huge_take_at(4 * HAK_MIB, 16);
-    huge_free(block);
+    huge_free(block, NULL);
     fake_fail_from(FAKE_REMAP, 1);
     assert_ptr_equal(huge_take_at(4 * HAK_MIB, 16), block);
     huge_check(1, 4 * HAK_MIB, 0);

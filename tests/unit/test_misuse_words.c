@@ -142,12 +142,12 @@ static void test_huge(void)
     check(block + 16, MISUSE_NO_BLOCK, INSIDE_WORDS "size class huge, no owner");
     check(block + UNIT_SIZE, MISUSE_NO_BLOCK, INSIDE_WORDS "size class huge, no owner");
     check_words(block, MISUSE_SIZE, SIZE_WORDS "size class huge, no owner");
-    assert_true(huge_free(block));
+    assert_true(huge_free(block, NULL));
     check(block, MISUSE_FREED, FREED_WORDS "size class huge, no owner");
     check(block + 16, MISUSE_FREED, FREED_WORDS "size class huge, no owner");
     huge_purge(true);
     check(block, MISUSE_FOREIGN, FOREIGN_WORDS);
-    assert_true(huge_free(spacer));
+    assert_true(huge_free(spacer, NULL));
 }
 
 /* A heap that finds misuse itself names the calling function, and the call has no effect. */

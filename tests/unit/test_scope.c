@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,17 @@
 /* In a slab, a span, a huge block. */
 static const size_t sizes[] = { 0, 1, 100, 1024, 1025, 5000, 40000, 70000, 1000000, 1048577, 5000000 };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* libhakmem-secure's blocks have a seal more. UNIT_SECURE: this is the test of that library. */
+#ifndef UNIT_SECURE
+#define UNIT_SECURE 0
+#endif
+enum { SEAL = UNIT_SECURE ? 8 : 0, HUGE_SEAL = UNIT_SECURE ? 65536 : 0 };
+
+#if !UNIT_SECURE /* which never ignores misuse */
+extern const char hakmem_options[];
+const char hakmem_options[] = "ABORT_ON_MISUSE=0";
+#endif
 
 /* Emulated and checked threads are slow. */
 enum { FEWER = HAK_THREAD_SANITIZER || UNIT_EMULATED ? 10 : 1 };
@@ -35,6 +47,16 @@ static hak_scope_t *scope_in(hak_scope_t *parent, size_t cap)
 
     assert_non_null(scope);
     return scope;
+}
+
+/* The bytes of a block are those that it can hold, or in libhakmem-secure those of its class or mapping. */
+static void assert_bytes_of(size_t bytes, const void *block)
+{
+    size_t usable = hak_usable_size(block);
+
+    if (!UNIT_SECURE)
+        assert_int_equal(bytes, usable);
+    assert_in_range(bytes, usable + SEAL, usable + usable / 4 + 2 * 65536);
 }
 
 static void enter(hak_scope_t *scope) { assert_int_equal(hak_scope_enter(scope), 0); }
@@ -65,16 +87,21 @@ static void test_blocks(void **state)
 {
     hak_scope_t *scope = scope_in(NULL, 0);
     void *blocks[SIZES * 4], *batch[3];
-    size_t count = 0, bytes = 0;
+    size_t count = 0, bytes = 0, usable = 0;
 
     (void)state;
     enter(scope);
     assert_ptr_equal(hak_scope_current(), scope);
     for (size_t i = 0; i < SIZES; i++) {
-        blocks[count++] = hak_malloc(sizes[i]);
-        blocks[count++] = hak_calloc(1, sizes[i]);
-        blocks[count++] = hak_aligned_alloc(4096, sizes[i]);
-        blocks[count++] = hak_realloc(hak_malloc(sizes[i] / 3), sizes[i] + 1);
+        for (unsigned way = 0; way < 4; way++) {
+            void *block = way == 0   ? hak_malloc(sizes[i])
+                          : way == 1 ? hak_calloc(1, sizes[i])
+                          : way == 2 ? hak_aligned_alloc(4096, sizes[i])
+                                     : hak_realloc(hak_malloc(sizes[i] / 3), sizes[i] + 1);
+            assert_bytes_of(live(scope) - bytes, block);
+            bytes = live(scope);
+            blocks[count++] = block;
+        }
     }
     assert_int_equal(hak_malloc_batch(100, 3, batch), 3);
     hak_scope_leave(scope);
@@ -83,14 +110,14 @@ static void test_blocks(void **state)
         assert_non_null(blocks[i]);
         assert_ptr_equal(hak_scope_of(blocks[i]), scope);
         assert_null(hak_heap_of(blocks[i]));
-        bytes += hak_usable_size(blocks[i]);
+        usable += hak_usable_size(blocks[i]);
         if (i % 4 == 1 && sizes[i / 4])
             assert_int_equal(((char *)blocks[i])[sizes[i / 4] - 1], 0);
         memset(blocks[i], 1, hak_usable_size(blocks[i]));
     }
-    assert_int_equal(live(scope), bytes + 3 * hak_usable_size(batch[0]));
+    assert_bytes_of((live(scope) - bytes) / 3, batch[0]);
     assert_true(stats_of(scope).held >= bytes);
-    assert_true(hak_scope_resident(scope) >= bytes);
+    assert_true(hak_scope_resident(scope) >= usable);
     assert_true(hak_scope_resident(scope) <= stats_of(scope).held * 33 / 32 + 2 * 65536);
     hak_free_batch(batch, 3);
     for (size_t i = 0; i < count; i++) {
@@ -119,13 +146,13 @@ static void test_moves(void **state)
         enter(other);
         block = hak_realloc(block, size * 3);
         assert_ptr_equal(hak_scope_of(block), one);
-        assert_int_equal(live(one), hak_usable_size(block));
+        assert_bytes_of(live(one), block);
         plain = hak_realloc(plain, 10000 + size);
         assert_ptr_equal(hak_scope_of(plain), other);
         hak_scope_leave(other);
         block = hak_realloc(block, size / 2 + 1);
         assert_ptr_equal(hak_scope_of(block), one);
-        assert_int_equal(live(one), hak_usable_size(block));
+        assert_bytes_of(live(one), block);
         assert_null(hak_realloc(block, 0));
         hak_free(plain);
         assert_int_equal(live(one) + live(other), 0);
@@ -134,22 +161,23 @@ static void test_moves(void **state)
     hak_scope_destroy(other, HAK_SCOPE_FREE);
 }
 
-/* A cap refuses to the byte, for its scope alone, and a cap above counts what is below. */
+/* A cap refuses to the byte, for its scope alone, and a cap above counts what is below. A block that shrinks needs
+ * nothing. */
 static void test_caps(void **state)
 {
     hak_scope_t *top = scope_in(NULL, 1000 * 1024), *left = scope_in(top, 0), *right = scope_in(top, 64 * 1024);
-    void *blocks[2000], *huge;
+    void *blocks[2000], *huge, *plain[] = { hak_malloc(50000), hak_malloc(3000000) };
     size_t count = 0;
 
     (void)state;
     enter(right);
-    while ((blocks[count] = hak_malloc(1024)) != NULL)
+    while ((blocks[count] = hak_malloc(1024 - SEAL)) != NULL)
         count++;
     assert_int_equal(errno, ENOMEM);
     assert_int_equal(count, 64);
     assert_int_equal(stats_of(right).refused, 1);
     enter(left);
-    while ((blocks[count] = hak_malloc(1024)) != NULL)
+    while ((blocks[count] = hak_malloc(1024 - SEAL)) != NULL)
         count++;
     assert_int_equal(count, 1000);
     assert_int_equal(live(top), 1000 * 1024);
@@ -157,10 +185,15 @@ static void test_caps(void **state)
     assert_null(hak_calloc(1, 2000000));
     assert_null(hak_aligned_alloc(4096, 1));
     assert_null(hak_realloc(blocks[999], 4096));
+    for (unsigned i = 0; i < 2; i++) {
+        memset(plain[i], 7, 1000);
+        assert_non_null(plain[i] = hak_realloc(plain[i], 1000));
+        assert_int_equal(((char *)plain[i])[999], 7);
+    }
     assert_int_equal(live(top), 1000 * 1024);
     enter(NULL); /* the process has no such cap */
     hak_free(hak_malloc(2000000));
-    blocks[0] = hak_realloc(blocks[0], 1); /* a block that shrinks needs nothing */
+    blocks[0] = hak_realloc(blocks[0], 1);
     assert_ptr_equal(hak_scope_of(blocks[0]), right);
     hak_scope_leave(right); /* the three of them */
     assert_null(hak_scope_current());
@@ -172,10 +205,12 @@ static void test_caps(void **state)
     assert_ptr_equal(hak_scope_of(huge), left);
     assert_int_equal(hak_expand(huge, 4 << 20), 0);
     hak_scope_leave(left);
-    assert_int_equal(live(left), 936 * 1024 + (2 << 20));
+    assert_int_equal(live(left), 936 * 1024 + (2 << 20) + HUGE_SEAL);
     for (size_t i = 0; i < count; i++)
         hak_free(blocks[i]);
     hak_free(huge);
+    for (unsigned i = 0; i < 2; i++)
+        hak_free(plain[i]);
     assert_int_equal(live(top), 0);
     assert_int_equal(hak_scope_destroy(top, HAK_SCOPE_FREE), EBUSY);
     assert_int_equal(hak_scope_destroy(left, HAK_SCOPE_FREE), 0);
@@ -184,7 +219,7 @@ static void test_caps(void **state)
 }
 
 struct told {
-    unsigned times;
+    unsigned times, inside;
     void *kept;
 };
 
@@ -195,6 +230,7 @@ static void on_soft(hak_scope_t *scope, size_t bytes, void *argument)
 
     assert_true(bytes > 10000);
     told->times++;
+    assert_int_equal(told->inside++, 0); /* it is never called within itself */
     hak_free(hak_malloc(20000));
     enter(NULL);
     hak_free(hak_malloc(100));
@@ -202,14 +238,17 @@ static void on_soft(hak_scope_t *scope, size_t bytes, void *argument)
     assert_true(live(scope) > 10000);
     if (told->times == 2) {
         hak_free(told->kept);
+        told->kept = hak_malloc(20000); /* passes the soft cap again */
+        hak_free(told->kept);
         told->kept = NULL;
     }
+    told->inside--;
 }
 
 static void test_soft(void **state)
 {
     hak_scope_t *top = scope_in(NULL, 0), *below = scope_in(top, 0);
-    struct told told = { 0, NULL };
+    struct told told = { 0, 0, NULL };
     void *block;
 
     (void)state;
@@ -226,7 +265,24 @@ static void test_soft(void **state)
     block = hak_malloc(8000);
     assert_int_equal(errno, 0);
     assert_int_equal(told.times, 2);
-    assert_int_equal(live(top), hak_usable_size(block));
+    assert_bytes_of(live(top), block);
+    block = hak_realloc(block, 20000);
+    assert_int_equal(told.times, 3);
+    hak_free(block);
+    block = hak_malloc(8000);
+    block = hak_realloc(block, 8000000);
+    assert_int_equal(told.times, 4);
+    hak_free(block);
+    hak_scope_on_soft(top, 4000000, on_soft, &told);
+    block = hak_malloc(3000000);
+    block = hak_realloc(block, 5000000); /* huge before and after */
+    assert_int_equal(told.times, 5);
+    hak_free(block);
+    block = hak_malloc((size_t)100 << 40); /* more than there are addresses, but on some machines */
+    if (block == NULL) {
+        assert_int_equal(told.times, 5);
+        assert_true(stats_of(top).peak < (size_t)100 << 40);
+    }
     hak_free(block);
     hak_scope_leave(below);
     hak_scope_destroy(below, HAK_SCOPE_FREE);
@@ -239,12 +295,13 @@ static void test_destroy(void **state)
     hak_scope_t *top = scope_in(NULL, 0), *below = scope_in(top, 0);
     struct hak_scope_stats rows[8];
     void *kept[SIZES];
-    size_t bytes = 0;
+    size_t bytes;
 
     (void)state;
     enter(below);
     for (size_t i = 0; i < SIZES; i++)
-        bytes += hak_usable_size(kept[i] = hak_malloc(sizes[i]));
+        kept[i] = hak_malloc(sizes[i]);
+    bytes = live(below);
     assert_int_equal(hak_scope_destroy(below, HAK_SCOPE_KEEP), EBUSY);
     hak_scope_leave(below);
     assert_int_equal(hak_scope_destroy(below, HAK_SCOPE_KEEP), 0);
@@ -269,7 +326,7 @@ static void test_destroy(void **state)
 /* A purge takes the pages between the blocks of a scope. */
 static void test_pages_between(void **state)
 {
-    enum { BLOCKS = 1024, SIZE = 8192 };
+    enum { BLOCKS = 1024, SIZE = 8192 - SEAL };
     static char *blocks[BLOCKS];
     hak_scope_t *scope = scope_in(NULL, 0);
     size_t before;
@@ -322,7 +379,113 @@ static void test_many(void **state)
     }
 }
 
+/* What is no live block changes no figure, so a scope that is closed never ends before its last block. */
+static void test_misuse(void **state)
+{
+    hak_scope_t *scope;
+    struct hak_scope_stats row;
+    char *blocks[3], *spans[2];
+
+    (void)state;
+    if (UNIT_SECURE)
+        skip(); /* it aborts */
+    enter(scope = scope_in(NULL, 100000));
+    for (unsigned i = 0; i < 3; i++)
+        blocks[i] = hak_malloc(1000);
+    for (unsigned i = 0; i < 2; i++)
+        spans[i] = hak_malloc(70000 / 2);
+    hak_scope_leave(scope);
+    assert_true(stats_of(scope).live == 3 * 1024 + 2 * hak_usable_size(spans[0]));
+    for (unsigned i = 0; i < 5; i++) {
+        hak_free(blocks[0]);
+        hak_free(blocks[1] + 16);
+        hak_free(spans[0]);
+    }
+    assert_true(stats_of(scope).live == 2 * 1024 + hak_usable_size(spans[1]));
+    assert_int_equal(hak_scope_destroy(scope, HAK_SCOPE_KEEP), 0);
+    hak_free(blocks[0]);
+    hak_free(blocks[1]);
+    hak_free(spans[1]);
+    assert_int_equal(hak_scope_list(&row, sizeof row, 1), 1);
+    assert_int_equal(row.live, 1024);
+    hak_free(blocks[2]);
+    assert_int_equal(hak_scope_list(NULL, sizeof row, 0), 0);
+}
+
+/* ---- Signals ---- */
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(HAK_WITH_THREAD_SANITIZER)
+#define TRAP_FLAG 0x100u
+static hak_scope_t *handlers;
+static volatile unsigned steps, unlike;
+
+static void on_step(int number)
+{
+    hak_scope_t *before = hak_scope_current();
+
+    (void)number;
+    steps++;
+    unlike += hak_scope_enter(handlers) != 0 || hak_scope_current() != handlers;
+    hak_scope_leave(handlers);
+    unlike += hak_scope_current() != before;
+}
+
+/* A handler enters and leaves after each instruction of a thread that does so. */
+static void test_steps(void **state)
+{
+    hak_scope_t *scope = scope_in(NULL, 0);
+    void *outside[2], *inside;
+
+    (void)state;
+    handlers = scope_in(NULL, 0);
+    hak_free(hak_malloc(100));
+    enter(scope);
+    hak_scope_leave(scope);
+    signal(SIGTRAP, on_step);
+    outside[0] = hak_malloc(100);
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | TRAP_FLAG);
+    hak_scope_enter(scope);
+    hak_scope_enter(NULL);
+    hak_scope_leave(NULL);
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~(uint64_t)TRAP_FLAG);
+    inside = hak_malloc(100);
+    hak_free(outside[0]);
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | TRAP_FLAG);
+    hak_scope_leave(scope);
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~(uint64_t)TRAP_FLAG);
+    signal(SIGTRAP, SIG_DFL);
+    assert_true(steps > 50);
+    assert_int_equal(unlike, 0);
+    assert_ptr_equal(hak_scope_of(inside), scope);
+    outside[1] = hak_malloc(100);
+    if (!UNIT_SECURE)
+        assert_ptr_equal(outside[1], outside[0]); /* from the thread's cache */
+    assert_null(hak_scope_of(outside[1]));
+    hak_free(outside[1]);
+    hak_free(inside);
+    assert_int_equal(hak_scope_destroy(scope, HAK_SCOPE_FREE) | hak_scope_destroy(handlers, HAK_SCOPE_FREE), 0);
+}
+#endif
+
 /* ---- Threads ---- */
+
+static void *do_nothing(void *argument) { return argument; }
+
+/* The first thread that a scope makes, and what HAKMEM makes with it, have nothing of the scope. */
+static void test_thread_made_inside(void **state)
+{
+    hak_scope_t *scope = scope_in(NULL, 0);
+    pthread_t thread;
+
+    (void)state;
+    enter(scope);
+    assert_int_equal(pthread_create(&thread, NULL, do_nothing, NULL), 0);
+    assert_ptr_equal(hak_scope_current(), scope);
+    hak_scope_leave(scope);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(stats_of(scope).peak, 0);
+    assert_int_equal(hak_scope_destroy(scope, HAK_SCOPE_FREE), 0);
+}
 
 #define THREADS 8u
 #define THREAD_CAP (8u << 20)
@@ -384,6 +547,61 @@ static void test_threads(void **state)
     assert_int_equal(hak_scope_destroy(shared_top, HAK_SCOPE_FREE), 0);
 }
 
+#define RACE_BLOCKS 40u
+
+static pthread_barrier_t race;
+static void *race_blocks[RACE_BLOCKS];
+static _Atomic bool race_over;
+
+static void *free_half(void *argument)
+{
+    unsigned first = *(unsigned *)argument;
+
+    for (;;) {
+        pthread_barrier_wait(&race);
+        if (race_over)
+            return NULL;
+        for (unsigned i = first; i < RACE_BLOCKS; i += 2)
+            hak_free(race_blocks[i]);
+        pthread_barrier_wait(&race);
+    }
+}
+
+/* Scopes are closed while other threads free their last blocks, and their records serve others. Nothing is left. */
+static void test_ends_race(void **state)
+{
+    hak_scope_t *root = scope_in(NULL, 0);
+    struct hak_scope_stats rows[4];
+    unsigned halves[2] = { 0, 1 };
+    pthread_t threads[2];
+
+    (void)state;
+    pthread_barrier_init(&race, NULL, 3);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, free_half, &halves[i]), 0);
+    for (unsigned round = 0; round < 3000 / FEWER; round++) {
+        hak_scope_t *top = scope_in(root, 0), *below = scope_in(top, 0);
+        for (unsigned i = 0; i < RACE_BLOCKS; i++) {
+            enter(i % 3 ? below : top);
+            race_blocks[i] = hak_malloc(i < 38 ? 100 * i : 1100000);
+            hak_scope_leave(i % 3 ? below : top);
+        }
+        pthread_barrier_wait(&race);
+        assert_int_equal(hak_scope_destroy(below, HAK_SCOPE_KEEP), 0);
+        hak_scope_list(rows, sizeof rows[0], 4);
+        assert_int_equal(hak_scope_destroy(top, HAK_SCOPE_KEEP), 0);
+        pthread_barrier_wait(&race);
+        assert_int_equal(hak_scope_list(rows, sizeof rows[0], 4), 1);
+        assert_int_equal(live(root), 0);
+    }
+    race_over = true;
+    pthread_barrier_wait(&race);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    pthread_barrier_destroy(&race);
+    assert_int_equal(hak_scope_destroy(root, HAK_SCOPE_FREE), 0);
+}
+
 static void test_depth(void **state)
 {
     hak_scope_t *scope = scope_in(NULL, 0);
@@ -439,10 +657,15 @@ static void test_fork(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_blocks),  cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_caps),    cmocka_unit_test(test_soft),    cmocka_unit_test(test_destroy),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_threads), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_fork),    cmocka_unit_test(test_pages_between),
+        cmocka_unit_test(test_thread_made_inside), /* the first one that makes threads */
+#if defined(TRAP_FLAG)
+        cmocka_unit_test(test_steps),
+#endif
+        cmocka_unit_test(test_misuse),    cmocka_unit_test(test_names),   cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_moves),     cmocka_unit_test(test_caps),    cmocka_unit_test(test_soft),
+        cmocka_unit_test(test_destroy),   cmocka_unit_test(test_many),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends_race), cmocka_unit_test(test_depth),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_pages_between),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,10 @@
-use core::ffi::CStr;
+use core::ffi::{c_uint, c_void, CStr};
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use std::ffi::CString;
 use std::fmt;
 use std::io;
+use std::{panic, process};
 
 use hakmem_sys as sys;
 
@@ -36,7 +37,20 @@ use hakmem_sys as sys;
 /// ```
 pub struct Scope<'above> {
     inner: NonNull<sys::hak_scope_t>,
+    /// A second box, because C hands a thin pointer on. The scope owns it, and `end` takes it back.
+    over: Option<NonNull<Over>>,
     above: PhantomData<&'above ()>,
+}
+
+type Over = Box<dyn Fn(usize) + Send + Sync>;
+
+/// What C calls. A panic must not go through malloc, so it ends the process, after its message.
+unsafe extern "C" fn call_over(_scope: *mut sys::hak_scope_t, live: usize, argument: *mut c_void) {
+    // SAFETY: the argument is the scope's `over`, which lives as long as a thread is in the scope, as the caller is.
+    let over = unsafe { &*argument.cast::<Over>() };
+    if panic::catch_unwind(panic::AssertUnwindSafe(|| over(live))).is_err() {
+        process::abort();
+    }
 }
 
 // SAFETY: scope.h: any thread may call every function of a scope that is not being destroyed.
@@ -72,7 +86,7 @@ fn make<'above>(name: &str, parent: *mut sys::hak_scope_t, cap: usize) -> io::Re
     // SAFETY: the name ends with 0, and the parent is NULL or lives as long as the result.
     let inner = unsafe { sys::hak_scope_new(name.as_ptr(), parent, cap) };
     match NonNull::new(inner) {
-        Some(inner) => Ok(Scope { inner, above: PhantomData }),
+        Some(inner) => Ok(Scope { inner, over: None, above: PhantomData }),
         None => Err(io::Error::last_os_error()),
     }
 }
@@ -99,6 +113,51 @@ impl Scope<'_> {
     /// The thread is in the scope as long as the result lives. Drop the results in the reverse order.
     pub fn enter(&self) -> io::Result<Within<'_>> {
         enter(self.inner.as_ptr())
+    }
+
+    /// Calls `over` with the scope's live bytes when it, with the scopes below it, has more than `soft`: once, and
+    /// again after it had `soft` or less. A second `on_soft` panics.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// #[global_allocator]
+    /// static GLOBAL: hakmem::Hakmem = hakmem::Hakmem;
+    /// static OVER: AtomicUsize = AtomicUsize::new(0);
+    ///
+    /// let mut alice = hakmem::Scope::new("alice", 1 << 20)?;
+    /// alice.on_soft(500_000, |live| OVER.store(live, Ordering::Relaxed)); // her caches may look at OVER
+    /// let inside = alice.enter()?;
+    /// let answer = vec![7u8; 600_000];
+    /// drop(inside);
+    /// assert!(OVER.load(Ordering::Relaxed) >= answer.len());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// A thread in the scope calls it at the end of the allocation that passed `soft`. It runs amid whatever allocates
+    /// there, so it must not wait for a lock that such code may hold. It may allocate and free. If it panics, the
+    /// process aborts.
+    pub fn on_soft(&mut self, soft: usize, over: impl Fn(usize) + Send + Sync + 'static) {
+        assert!(self.over.is_none(), "a scope has one soft cap");
+        let boxed: Box<Over> = Box::new(Box::new(over));
+        let over = NonNull::from(Box::leak(boxed));
+        self.over = Some(over);
+        // SAFETY: the scope lives, and had no callback, so that no thread reads one while this sets it. A scope that a
+        // thread was made to stay in, by mem::forget, keeps the box (`end`).
+        unsafe { sys::hak_scope_on_soft(self.inner.as_ptr(), soft, Some(call_over), over.as_ptr().cast()) };
+    }
+
+    /// # Safety
+    ///
+    /// As for `free_all`, if `blocks` is HAK_SCOPE_FREE. The scope is not used again.
+    unsafe fn end(&mut self, blocks: c_uint) {
+        // It stays open, with its callback, if a `Within` was forgotten.
+        if sys::hak_scope_destroy(self.inner.as_ptr(), blocks) != 0 {
+            return;
+        }
+        if let Some(over) = self.over.take() {
+            // SAFETY: on_soft leaked this box, and no thread was in the scope any more, so none is in the callback.
+            drop(Box::from_raw(over.as_ptr()));
+        }
     }
 
     /// Changes the cap. Blocks stay if they have more.
@@ -133,16 +192,15 @@ impl Scope<'_> {
     ///
     /// Nothing uses a block of the scope any more, not even to free it.
     pub unsafe fn free_all(self) {
-        sys::hak_scope_destroy(self.inner.as_ptr(), sys::HAK_SCOPE_FREE);
-        core::mem::forget(self);
+        core::mem::ManuallyDrop::new(self).end(sys::HAK_SCOPE_FREE);
     }
 }
 
 /// The blocks live on until they are freed.
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // SAFETY: no borrow of the scope is left. It stays open if a `Within` was forgotten.
-        unsafe { sys::hak_scope_destroy(self.inner.as_ptr(), sys::HAK_SCOPE_KEEP) };
+        // SAFETY: no borrow of the scope is left, and its blocks live on.
+        unsafe { self.end(sys::HAK_SCOPE_KEEP) };
     }
 }
 

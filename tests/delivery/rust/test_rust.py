@@ -45,8 +45,8 @@ def crates(tmp_path_factory):
 
 
 @pytest.mark.parametrize("features, tests", [
-    (["--release", "--no-default-features"], {"global": 4, "heap": 0, "options": 0}),
-    (["--all-features"], {"global": 6, "heap": 4, "options": 1}),
+    (["--release", "--no-default-features"], {"global": 4, "heap": 0, "options": 0, "scope": 4}),
+    (["--all-features"], {"global": 6, "heap": 4, "options": 1, "scope": 4}),
 ], ids=" ".join)
 def test_their_own_tests(crates, features, tests):
     """Also where the C code of all crates is compiled for an optimiser of the whole program."""

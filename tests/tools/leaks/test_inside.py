@@ -14,10 +14,11 @@ def test_the_file_is_one_for_the_tools(asked):
 def test_another_malloc():
     code = ("import hakmem\nassert not hakmem.is_active()\n"
             "with hakmem.labels(tenant='a'):\n    pass\n"
-            "for ask in (hakmem.stats, hakmem.heap_snapshot, lambda: hakmem.profile().__enter__()):\n"
+            "for ask in (hakmem.stats, hakmem.heap_snapshot, lambda: hakmem.profile().__enter__(),\n"
+            "            lambda: hakmem.Scope('a')):\n"
             "    try:\n        ask()\n    except hakmem.NotActive as error:\n        print(error)\n")
     result = blackbox.run([sys.executable, "-c", code])
-    assert result.status == 0 and len(result.stdout.splitlines()) == 3, result.report()
+    assert result.status == 0 and len(result.stdout.splitlines()) == 4, result.report()
 
 
 # ---- The plugin ----
