@@ -27,7 +27,9 @@ target_compile_definitions(hakmem_flags INTERFACE
 target_compile_options(hakmem_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
-    $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
+    $<$<BOOL:${HAKMEM_WERROR}>:-Werror>
+    # For other processors it is the compiler's default. Without tables a walk up the stack ends in HAKMEM's own code.
+    $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},riscv64>:-fasynchronous-unwind-tables>)
 
 # Last, so that they override the flags above.
 separate_arguments(hakmem_extra_cflags UNIX_COMMAND "${HAKMEM_EXTRA_CFLAGS}")

@@ -118,8 +118,11 @@ endif()
 set(hakmem_framed_sources front/allocate.c front/guarded.c front/sample.c front/thread_cache.c
     profile/guard.c profile/profile.c profile/stack.c profile/table.c os/unwind.c je/counted.c)
 list(TRANSFORM hakmem_framed_sources PREPEND ${hakmem_src}/)
-set_source_files_properties(${hakmem_framed_sources} PROPERTIES
-    COMPILE_OPTIONS "-fno-omit-frame-pointer;-momit-leaf-frame-pointer")
+set(hakmem_framed_options -fno-omit-frame-pointer)
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "riscv64") # its compiler cannot
+    list(APPEND hakmem_framed_options -momit-leaf-frame-pointer)
+endif()
+set_source_files_properties(${hakmem_framed_sources} PROPERTIES COMPILE_OPTIONS "${hakmem_framed_options}")
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
 hakmem_add_objects(hakmem_api ${hakmem_api_sources})
 hakmem_add_objects(hakmem_hak_api ${hakmem_hak_api_sources})
@@ -138,11 +141,11 @@ function(hakmem_add_single_object output)
         endif()
         list(APPEND objects "${part}")
     endforeach()
-    # -lgcc: helpers of atomic operations, which aarch64's compiler calls. libgcc has them since gcc 10.
+    # -lgcc: helpers that compilers for other processors call: aarch64's for atomic operations, riscv64's for bits.
     add_custom_command(
         OUTPUT ${output}
         COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects}
-            $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-lgcc>
+            $<$<NOT:$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>>:-lgcc>
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
             --rename-section .text.unlikely=hakmem_text --rename-section .text.unlikely.=hakmem_text
             --rename-section .text.hot=hakmem_text --rename-section .text.hot.=hakmem_text

@@ -72,7 +72,7 @@ STAGES = (
     Stage("sanitizers", "the same with every access checked", SANITIZED, (), 150, 200),
     Stage("cost", "instructions and system calls", ("release",), ("cost",), 0, 70, ("cost",)),
     Stage("programs", "real programs", ("release",), ("programs",), 0, 100, ("programs",), waits=True),
-    Stage("compilers", "another compiler, and another processor", ("clang", "aarch64"), (), 0, 150, ("compilers",)),
+    Stage("compilers", "another compiler, and another processor", ("clang", "aarch64", "riscv64"), (), 0, 150, ("compilers",)),
     Stage("tools", "the commands and documents", ("release",), ("tools",), 0, 300, ("tools", "cost", "programs"),
           waits=True),
     Stage("delivery", "packages, and other ways to build", ("release",), ("delivery",), 0, 200,

@@ -14,7 +14,7 @@ from hakmem.version import NAME
 
 VARIABLE = "_HAKMEM_COMPLETE"
 SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
-FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "clang", "aarch64")
+FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "clang", "aarch64", "riscv64")
 FUZZED = ("calls", "maps", "options", "procfs", "recording", "trace", "heap", "image", "info", "jit",
           "linking", "report",
           "symbols")

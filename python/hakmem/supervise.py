@@ -37,7 +37,7 @@ PR_SET_PTRACER, ANY_TRACER = 0x59616D61, (1 << 64) - 1
 STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # {machine: (places in the registers of the system call's number and of the stack pointer, number of exit())}.
-REGISTERS = {"x86_64": (15, 19, 60), "aarch64": (8, 31, 93)}
+REGISTERS = {"x86_64": (15, 19, 60), "aarch64": (8, 31, 93), "riscv64": (17, 2, 93)}
 # A thread that sleeps in the kernel may end late. After this time the process is examined without that thread.
 LATE_SECONDS = 5
 POLL_SECONDS = 0.002

@@ -51,9 +51,13 @@ fn main() {
     // With a command of its own, because cc puts CFLAGS last: rustc finds no symbols in an object of -flto, and only the
     // linker of the same compiler can read it.
     let object = Path::new(&env::var_os("OUT_DIR").unwrap()).join("hakmem.o");
-    let status = build
-        .get_compiler()
-        .to_command()
+    let mut command = build.get_compiler().to_command();
+    if env::var("CARGO_CFG_TARGET_ENV").unwrap() == "musl" {
+        // The kernel's headers: Debian's musl-gcc looks for none. What musl has comes before them.
+        command.args(["-idirafter", "/usr/include", "-idirafter"]);
+        command.arg(format!("/usr/include/{machine}-linux-gnu"));
+    }
+    let status = command
         .args(["-fno-lto", "-c", "-o"])
         .arg(&object)
         .arg(source_folder().join("hakmem.c"))

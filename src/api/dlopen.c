@@ -18,7 +18,7 @@
 #include "options/options.h"
 #include "os/symbols.h"
 
-#if defined(RTLD_DEEPBIND) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(RTLD_DEEPBIND) && (defined(__x86_64__) || defined(__aarch64__) || defined(__riscv))
 
 /* Before glibc 2.34 a process may lack the library that defines dlsym. */
 extern __typeof__(dlsym) dlsym __attribute__((weak));
@@ -117,7 +117,7 @@ __asm__(".pushsection .text, \"ax\", @progbits\n"
         ".cfi_endproc\n"
         ".size dlmopen, . - dlmopen\n"
         ".popsection\n");
-#else
+#elif defined(__aarch64__)
 __asm__(".pushsection .text, \"ax\", %progbits\n"
         ".hidden hak_dlopen_route\n"
         ".hidden hak_dlmopen_route\n"
@@ -163,6 +163,53 @@ __asm__(".pushsection .text, \"ax\", %progbits\n"
         ".cfi_restore 30\n"
         ".cfi_def_cfa_offset 0\n"
         "br x16\n"
+        ".cfi_endproc\n"
+        ".size dlmopen, . - dlmopen\n"
+        ".popsection\n");
+#else
+__asm__(".pushsection .text, \"ax\", %progbits\n"
+        ".hidden hak_dlopen_route\n"
+        ".hidden hak_dlmopen_route\n"
+        ".globl dlopen\n"
+        ".globl dlmopen\n"
+        ".balign 4\n"
+        ".type dlopen, %function\n"
+        "dlopen:\n" /* file in a0, mode in a1 */
+        ".cfi_startproc\n"
+        "addi sp, sp, -32\n"
+        ".cfi_def_cfa_offset 32\n"
+        "sd ra, 24(sp)\n"
+        ".cfi_offset ra, -8\n"
+        "sd a0, 0(sp)\n"
+        "call hak_dlopen_route\n"
+        "mv t1, a0\n"
+        "ld a0, 0(sp)\n"
+        "ld ra, 24(sp)\n"
+        "addi sp, sp, 32\n"
+        ".cfi_restore ra\n"
+        ".cfi_def_cfa_offset 0\n"
+        "jr t1\n" /* the mode is in a1 already */
+        ".cfi_endproc\n"
+        ".size dlopen, . - dlopen\n"
+        ".type dlmopen, %function\n"
+        "dlmopen:\n" /* space in a0, file in a1, mode in a2 */
+        ".cfi_startproc\n"
+        "addi sp, sp, -32\n"
+        ".cfi_def_cfa_offset 32\n"
+        "sd ra, 24(sp)\n"
+        ".cfi_offset ra, -8\n"
+        "sd a0, 0(sp)\n"
+        "sd a1, 8(sp)\n"
+        "call hak_dlmopen_route\n"
+        "mv t1, a0\n"
+        "mv a2, a1\n"
+        "ld a0, 0(sp)\n"
+        "ld a1, 8(sp)\n"
+        "ld ra, 24(sp)\n"
+        "addi sp, sp, 32\n"
+        ".cfi_restore ra\n"
+        ".cfi_def_cfa_offset 0\n"
+        "jr t1\n"
         ".cfi_endproc\n"
         ".size dlmopen, . - dlmopen\n"
         ".popsection\n");

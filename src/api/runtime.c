@@ -89,7 +89,7 @@ static bool find_catcher(struct catcher *catcher)
            catcher->set_address.address;
 }
 
-#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(__x86_64__) || defined(__aarch64__) || defined(__riscv)
 
 HAK_IN_ASSEMBLY const char hak_runtime_landing[]; /* in hak_runtime_call */
 
@@ -158,7 +158,7 @@ __asm__(".pushsection " HAK_CODE_SECTION ", \"ax\", @progbits\n"
         ".cfi_endproc\n"
         ".size hak_runtime_call, . - hak_runtime_call\n"
         ".popsection\n");
-#else
+#elif defined(__aarch64__)
 __asm__(".pushsection " HAK_CODE_SECTION ", \"ax\", %progbits\n"
         ".hidden hak_runtime_call\n"
         ".hidden hak_runtime_landing\n"
@@ -195,6 +195,43 @@ __asm__(".pushsection " HAK_CODE_SECTION ", \"ax\", %progbits\n"
         ".cfi_restore 30\n"
         ".cfi_def_cfa_offset 0\n"
         "b hak_runtime_caught\n"
+        ".cfi_endproc\n"
+        ".size hak_runtime_call, . - hak_runtime_call\n"
+        ".popsection\n");
+#else
+__asm__(".pushsection " HAK_CODE_SECTION ", \"ax\", %progbits\n"
+        ".hidden hak_runtime_call\n"
+        ".hidden hak_runtime_landing\n"
+        ".hidden hak_runtime_personality\n"
+        ".hidden hak_runtime_caught\n"
+        ".globl hak_runtime_call\n"
+        ".globl hak_runtime_landing\n"
+        ".type hak_runtime_call, %function\n"
+        ".balign 4\n"
+        "hak_runtime_call:\n"
+        ".cfi_startproc\n"
+        ".cfi_personality 0x1b, hak_runtime_personality\n"
+        "addi sp, sp, -16\n"
+        ".cfi_def_cfa_offset 16\n"
+        "sd ra, 8(sp)\n"
+        ".cfi_offset ra, -8\n"
+        "mv t1, a0\n"
+        "mv a0, a1\n"
+        "mv a1, a2\n"
+        "jalr t1\n"
+        "ld ra, 8(sp)\n"
+        "addi sp, sp, 16\n"
+        ".cfi_remember_state\n"
+        ".cfi_restore ra\n"
+        ".cfi_def_cfa_offset 0\n"
+        "ret\n"
+        ".cfi_restore_state\n"
+        "hak_runtime_landing:\n"
+        "ld ra, 8(sp)\n"
+        "addi sp, sp, 16\n"
+        ".cfi_restore ra\n"
+        ".cfi_def_cfa_offset 0\n"
+        "tail hak_runtime_caught\n"
         ".cfi_endproc\n"
         ".size hak_runtime_call, . - hak_runtime_call\n"
         ".popsection\n");

@@ -87,13 +87,14 @@ enum { HAK_DEBUG_COUNTERS = HAK_DEBUG };
 #define HAK_SECURE 0
 #endif
 
-/* For data that the hardened library makes read-only: it fills whole pages of the system. */
+/* The largest pages that a system for the processor may have. */
 #if defined(__aarch64__)
-#define HAK_SEALED_PAGE 65536
+#define HAK_PAGE_MOST 65536
 #else
-#define HAK_SEALED_PAGE 4096
+#define HAK_PAGE_MOST 4096
 #endif
-#define HAK_SEALED __attribute__((aligned(HAK_SECURE ? HAK_SEALED_PAGE : 8)))
+/* For data that the hardened library makes read-only: it fills whole pages of the system. */
+#define HAK_SEALED __attribute__((aligned(HAK_SECURE ? HAK_PAGE_MOST : 8)))
 
 /* ThreadSanitizer ends a program that maps memory outside the address ranges it allows. */
 #if defined(__has_feature)

@@ -19,7 +19,7 @@ static struct {
 /* By system call, where the kernel's struct stat is the C library's: glibc exports fstat only since 2.33. */
 bool base_file_status(int file, struct stat *status)
 {
-#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(__x86_64__) || defined(__aarch64__) || defined(__riscv)
     return syscall(SYS_fstat, file, status) == 0;
 #else
     return fstat(file, status) == 0;

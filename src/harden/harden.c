@@ -10,7 +10,7 @@ HAK_AT_START void harden_begin(void)
 {
     harden.secret[0] = os_random();
     harden.secret[1] = os_random() | 1;
-    if (os_page_size() > HAK_SEALED_PAGE || !os_seal(&harden, sizeof harden) || !options_seal()) /* V3 */
+    if (os_page_size() > HAK_PAGE_MOST || !os_seal(&harden, sizeof harden) || !options_seal()) /* V3 */
         base_message("hardened, but the settings stay writable: the system refused to make them read only");
 }
 

@@ -9,7 +9,7 @@
 
 #include "config/classes.h"
 
-struct __attribute__((aligned(HAK_SEALED_PAGE))) harden {
+struct __attribute__((aligned(HAK_PAGE_MOST))) harden {
     uint64_t secret[2]; /* the second one is odd */
 };
 HAK_DATA struct harden harden;

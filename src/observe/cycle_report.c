@@ -7,6 +7,8 @@
 #define CLOCK_NAME "tsc"
 #elif defined(__aarch64__)
 #define CLOCK_NAME "cntvct_el0"
+#elif defined(__riscv)
+#define CLOCK_NAME "time"
 #else
 #define CLOCK_NAME "clock_gettime"
 #endif

@@ -425,11 +425,15 @@ void options_read(void)
         if (equals != NULL && strncmp(*entry, prefix, sizeof prefix - 1) == 0)
             read_setting(*entry, (size_t)(equals - *entry), equals + 1, seen, true);
     }
+    /* A huge page is 32 MiB where pages are 16 KiB, and 512 MiB where they are 64 KiB: the first touch of a SuperSlab
+     * would make its neighbours resident, and a purge could not undo that. */
+    if (HAK_PAGE_MOST > 4096 && os_page_size() > 4096 && hak_options.thp == OPTION_AUTO)
+        hak_options.thp = OPTION_NEVER;
 }
 
 bool options_seal(void)
 {
-    return !HAK_SECURE || (os_page_size() <= HAK_SEALED_PAGE && os_seal(&hak_options, sizeof hak_options));
+    return !HAK_SECURE || (os_page_size() <= HAK_PAGE_MOST && os_seal(&hak_options, sizeof hak_options));
 }
 
 void options_print(void)

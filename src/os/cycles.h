@@ -92,6 +92,10 @@ HAK_INLINE uint64_t cycles_now(void)
     uint64_t now;
     __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(now) : : "memory");
     return now;
+#elif defined(__riscv)
+    uint64_t now;
+    __asm__ volatile("fence\n\trdtime %0\n\tfence" : "=r"(now) : : "memory");
+    return now;
 #else
     return os_now();
 #endif

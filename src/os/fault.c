@@ -99,6 +99,33 @@ static void read_registers(struct os_fault *fault, const ucontext_t *context)
     if (fault->access == OS_ACCESS_EXECUTE)
         fault->caller = (uintptr_t)context->uc_mcontext.regs[30];
 }
+#elif defined(__riscv)
+enum { GREG_PC = 0, GREG_RA = 1, GREG_FRAME = 8, OPCODE = 0x7f, STORE = 0x23, STORE_FLOAT = 0x27, ATOMIC = 0x2f };
+
+/* The processor tells the kernel alone what the access was; the instruction tells it too. */
+static enum os_access access_of(uintptr_t instruction)
+{
+    const uint16_t *halves = (const uint16_t *)instruction;
+    uint32_t opcode = halves[0] & OPCODE, operation = halves[0] >> 13;
+
+    if ((opcode & 3) == 3) { /* of four bytes; the only atomic instruction that writes nothing is lr */
+        if (opcode == STORE || opcode == STORE_FLOAT || (opcode == ATOMIC && halves[1] >> 11 != 2))
+            return OS_ACCESS_WRITE;
+        return OS_ACCESS_READ;
+    }
+    return (opcode & 1) == 0 && operation >= 5 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+}
+
+static void read_registers(struct os_fault *fault, const ucontext_t *context)
+{
+    const unsigned long *registers = (const unsigned long *)&context->uc_mcontext;
+
+    fault->instruction = (uintptr_t)registers[GREG_PC];
+    fault->frame = (uintptr_t)registers[GREG_FRAME];
+    fault->access = fault->instruction == fault->address ? OS_ACCESS_EXECUTE : access_of(fault->instruction);
+    if (fault->access == OS_ACCESS_EXECUTE)
+        fault->caller = (uintptr_t)registers[GREG_RA];
+}
 #else
 static void read_registers(struct os_fault *fault, const ucontext_t *context)
 {

@@ -21,6 +21,8 @@ HAK_INLINE void cpu_relax(void)
     __builtin_ia32_pause();
 #elif defined(__aarch64__) || defined(__arm__)
     __asm__ volatile("yield" ::: "memory");
+#elif defined(__riscv)
+    __asm__ volatile(".4byte 0x0100000f" ::: "memory"); /* pause, which older processors take for a fence of nothing */
 #endif
 }
 

@@ -8,7 +8,7 @@
 
 __attribute__((used, section(".probes"))) struct outside hak_outside = { .magic = OUTSIDE_MAGIC };
 
-#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(__x86_64__) || defined(__aarch64__) || defined(__riscv)
 /* Comdat: the linker keeps one of all that it finds. */
 __asm__(".pushsection .stapsdt.base, \"aG\", %progbits, .stapsdt.base, comdat\n"
         ".weak _.stapsdt.base\n"
@@ -44,6 +44,12 @@ __asm__(".pushsection .stapsdt.base, \"aG\", %progbits, .stapsdt.base, comdat\n"
 #define PROBE_FIRST "x0"
 #define PROBE_SECOND "x1"
 #define PROBE_THIRD "x2"
+#define PROBE_PLACE(name) "8@" name
+#elif defined(__riscv)
+#define PROBE_ARGUMENT(number, name) register uint64_t argument_##name __asm__(number) = (uint64_t)(name)
+#define PROBE_FIRST "a0"
+#define PROBE_SECOND "a1"
+#define PROBE_THIRD "a2"
 #define PROBE_PLACE(name) "8@" name
 #endif
 

@@ -88,14 +88,16 @@ HAK_INLINE bool is_on_stack(uintptr_t address)
     return is_in_part(address) || find_near(address) || find_mapping(address);
 }
 
+/* frame: a frame pointer. */
 static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frames, unsigned capacity)
 {
     unsigned count = 0;
 
+    frame += FRAME_WORDS;
     if (!stack_is_whole() || !is_in_part((uintptr_t)frame))
         (void)find_mapping((uintptr_t)frame);
     while (count < capacity && (uintptr_t)frame % sizeof *frame == 0 && (uintptr_t)(frame + 2) <= stack_end) {
-        const uintptr_t *next = (const uintptr_t *)frame[0];
+        const uintptr_t *next = (const uintptr_t *)frame[0] + FRAME_WORDS;
         if (frame[1] < 4096) /* no code */
             break;
         frames[count++] = (struct unwind_frame){ frame[1], &frame[1] };

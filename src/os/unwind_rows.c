@@ -12,6 +12,8 @@ static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 3, 6, 12, 13, 14, 15, 16 };
 #elif defined(__aarch64__)
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30 };
+#elif defined(__riscv)
+HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 1 };
 #else
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 0 };
 #endif

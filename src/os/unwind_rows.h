@@ -11,18 +11,52 @@
 
 #include "base/base.h"
 
+/* By the numbers that tables have for registers. CFI_HERE_REGISTER: a number that no table uses for another register
+ * holds the instruction's address. CFI_HAS_LINK: CFI_RETURN_REGISTER is a register of the processor. */
 #if defined(__x86_64__)
-enum { CFI_REGISTERS = 17, CFI_STACK_REGISTER = 7, CFI_FRAME_REGISTER = 6, CFI_RETURN_REGISTER = 16, CFI_CAN_WALK = 1 };
+enum {
+    CFI_REGISTERS = 17,
+    CFI_STACK_REGISTER = 7,
+    CFI_FRAME_REGISTER = 6,
+    CFI_RETURN_REGISTER = 16,
+    CFI_HERE_REGISTER = 16,
+    CFI_HAS_LINK = 0,
+    CFI_CAN_WALK = 1,
+    ROW_REGISTERS = 7
+};
 #elif defined(__aarch64__)
 enum {
     CFI_REGISTERS = 33,
     CFI_STACK_REGISTER = 31,
     CFI_FRAME_REGISTER = 29,
     CFI_RETURN_REGISTER = 30,
-    CFI_CAN_WALK = 1
+    CFI_HERE_REGISTER = 32,
+    CFI_HAS_LINK = 1,
+    CFI_CAN_WALK = 1,
+    ROW_REGISTERS = 12
+};
+#elif defined(__riscv)
+enum {
+    CFI_REGISTERS = 32,
+    CFI_STACK_REGISTER = 2,
+    CFI_FRAME_REGISTER = 8,
+    CFI_RETURN_REGISTER = 1,
+    CFI_HERE_REGISTER = 0,
+    CFI_HAS_LINK = 1,
+    CFI_CAN_WALK = 1,
+    ROW_REGISTERS = 13
 };
 #else
-enum { CFI_REGISTERS = 1, CFI_STACK_REGISTER = 0, CFI_FRAME_REGISTER = 0, CFI_RETURN_REGISTER = 0, CFI_CAN_WALK = 0 };
+enum {
+    CFI_REGISTERS = 1,
+    CFI_STACK_REGISTER = 0,
+    CFI_FRAME_REGISTER = 0,
+    CFI_RETURN_REGISTER = 0,
+    CFI_HERE_REGISTER = 0,
+    CFI_HAS_LINK = 0,
+    CFI_CAN_WALK = 0,
+    ROW_REGISTERS = 1
+};
 #endif
 
 /* How a register of the caller is found. */
@@ -54,7 +88,6 @@ struct unwind_row {
 _Static_assert(sizeof(struct unwind_row) == 3 * sizeof(uint64_t), "three words are kept of a row");
 
 /* The registers that a callee saves, and the return address. */
-enum { ROW_REGISTERS = CFI_REGISTERS == 33 ? 12 : CFI_REGISTERS == 17 ? 7 : 1 };
 HAK_DATA const uint8_t unwind_row_registers[ROW_REGISTERS];
 
 /* Finds the row for the address, in an object with the table. */

@@ -477,24 +477,29 @@ static uintptr_t cfi_without_signature(uintptr_t address)
 #endif
 }
 
-/* From the code that the kernel returns to from a signal's handler to what the signal interrupted. aarch64's kernels
- * have no table for it: it is known by its two instructions, and what was interrupted lies on the stack. */
+/* From the code that the kernel returns to from a signal's handler to what the signal interrupted. Kernels for aarch64
+ * and riscv64 have no table for it: it is known by its two instructions, and what was interrupted lies on the stack. */
 static bool cfi_step_signal(const struct cfi_tables *tables, struct cfi_frame *frame)
 {
+#if defined(__aarch64__) || defined(__riscv)
 #if defined(__aarch64__)
     /* in struct rt_sigframe: siginfo; in ucontext_t: mcontext; the fault's address */
     enum { REGISTERS_AT = 128 + 176 + 8 };
     static const uint32_t code[] = { 0xd2801168, 0xd4000001 }; /* mov x8, #__NR_rt_sigreturn; svc #0 */
+#else
+    enum { REGISTERS_AT = 128 + 176 };
+    static const uint32_t code[] = { 0x08b00893, 0x00000073 }; /* li a7, __NR_rt_sigreturn; ecall */
+#endif
     uintptr_t saved = frame->registers[CFI_STACK_REGISTER] + REGISTERS_AT;
 
     if (frame->address % 4 != 0 || !tables->may_read(frame->address) || !tables->may_read(frame->address + 7) ||
         memcmp((const void *)frame->address, code, sizeof code) != 0)
         return false;
-    /* the last two are the stack's and the instruction's address */
+    /* by number, the instruction's address too */
     for (unsigned number = 0; number < CFI_REGISTERS; number++)
         if (!cfi_read_word(tables, saved + number * sizeof saved, &frame->registers[number]))
             return false;
-    frame->address = frame->registers[CFI_REGISTERS - 1];
+    frame->address = frame->registers[CFI_HERE_REGISTER];
     frame->interrupted = true;
     return frame->address != 0;
 #else
@@ -508,8 +513,8 @@ static bool cfi_step_signal(const struct cfi_tables *tables, struct cfi_frame *f
  * other registers that a callee keeps are lost, but tables seldom ask for them. */
 static bool cfi_step_pointer(const struct cfi_tables *tables, struct cfi_frame *frame, const uintptr_t **slot)
 {
-    uintptr_t place = frame->registers[CFI_FRAME_REGISTER], stack = frame->registers[CFI_STACK_REGISTER], outer,
-              address;
+    uintptr_t place = frame->registers[CFI_FRAME_REGISTER] + FRAME_WORDS * sizeof place,
+              stack = frame->registers[CFI_STACK_REGISTER], outer, address;
 
     /* A register that holds something else seldom points to a word that is a little above the frame's end. */
     if (frame->interrupted || place < stack || place - stack > CFI_FRAME_MOST ||
@@ -590,7 +595,7 @@ static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct c
             return false;
     if (row.rules[made.return_register] == CFI_RULE_SAME) {
         caller.address = frame->registers[made.return_register];
-        if (made.return_register != CFI_RETURN_REGISTER || !(CFI_REGISTERS == 33) || frame->address == caller.address)
+        if (made.return_register != CFI_RETURN_REGISTER || !CFI_HAS_LINK || frame->address == caller.address)
             return false; /* only a link register keeps a return address */
     } else if (!cfi_register_of_caller(tables, frame, base, cfa, row.rules[made.return_register],
                                        row.values[made.return_register], &caller.address, slot)) {
@@ -622,17 +627,21 @@ static bool cfi_step(struct cfi_tables *tables, struct cfi_frame *frame, const u
                      "movq %%r13, 104(%0)\n\tmovq %%r14, 112(%0)\n\tmovq %%r15, 120(%0)\n\tleaq 0(%%rip), " \
                      "%%rcx\n\tmovq %%rcx, 128(%0)" \
                      : : "r"((frame)->registers) : "rcx", "memory")
-enum { CFI_HERE_REGISTER = 16 };
 #elif defined(__aarch64__)
 #define CFI_TAKE_REGISTERS(frame) \
     __asm__ volatile("stp x19, x20, [%0, #152]\n\tstp x21, x22, [%0, #168]\n\tstp x23, x24, [%0, #184]\n\t" \
                      "stp x25, x26, [%0, #200]\n\tstp x27, x28, [%0, #216]\n\tstp x29, x30, [%0, #232]\n\t" \
                      "mov x9, sp\n\tadr x10, .\n\tstp x9, x10, [%0, #248]" \
                      : : "r"((frame)->registers) : "x9", "x10", "memory")
-enum { CFI_HERE_REGISTER = 32 };
+#elif defined(__riscv)
+#define CFI_TAKE_REGISTERS(frame) \
+    __asm__ volatile("sd ra, 8(%0)\n\tsd sp, 16(%0)\n\tsd s0, 64(%0)\n\tsd s1, 72(%0)\n\tsd s2, 144(%0)\n\t" \
+                     "sd s3, 152(%0)\n\tsd s4, 160(%0)\n\tsd s5, 168(%0)\n\tsd s6, 176(%0)\n\tsd s7, 184(%0)\n\t" \
+                     "sd s8, 192(%0)\n\tsd s9, 200(%0)\n\tsd s10, 208(%0)\n\tsd s11, 216(%0)\n\t" \
+                     "auipc t0, 0\n\tsd t0, 0(%0)" \
+                     : : "r"((frame)->registers) : "t0", "memory")
 #else
 #define CFI_TAKE_REGISTERS(frame) (void)(frame)
-enum { CFI_HERE_REGISTER = 0 };
 #endif
 
 bool os_tables_can(void) { return CFI_CAN_WALK && unwind_objects_can(); }

@@ -8,6 +8,13 @@
 
 #include "os/unwind.h"
 
+/* How many words the caller's frame pointer and the return address lie from where a frame pointer points. */
+#if defined(__riscv)
+enum { FRAME_WORDS = -2 };
+#else
+enum { FRAME_WORDS = 0 };
+#endif
+
 /* Whether the program's objects can be looked through. */
 HAK_HIDDEN bool os_tables_can(void);
 

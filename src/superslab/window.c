@@ -21,8 +21,13 @@ HAK_DATA_HERE uint64_t window_secret;
  * where the program and its brk heap may lie, and leaves a gap for libraries that are close to that address. */
 #define WINDOW_ANCHOR_SHARE 8
 #define WINDOW_GAP (4 * HAK_GIB)
-/* In libhakmem-secure the window lies up to this far below that place. */
+/* Where that share is less, addresses have 42 bits or fewer, and a window of the share might be smaller than memory. It
+ * then reaches from the share up to the gap. It fills from below, and the kernel's mappings come from above. */
+#define WINDOW_SHARE_LEAST (512 * HAK_GIB)
+/* In libhakmem-secure the window lies up to this far below that place, and not farther than this share of the addresses
+ * below. */
 #define WINDOW_RANDOM (1024 * HAK_GIB)
+#define WINDOW_RANDOM_SHARE 4
 /* If that address is below WINDOW_LOW_ANCHOR, there is no room below it, and the window lies WINDOW_ABOVE above it.
  * This happens under valgrind, whose programs have 64 GiB. */
 #define WINDOW_LOW_ANCHOR (16 * HAK_GIB)
@@ -113,17 +118,24 @@ static bool window_find_place(size_t size)
     uintptr_t anchor = window_anchor();
 
     /* A leaked address of the library must not tell where the blocks are. ThreadSanitizer allows few addresses. */
-    if (window_secret && !HAK_THREAD_SANITIZER && anchor >= 2 * WINDOW_RANDOM)
-        anchor -= os_random() % WINDOW_RANDOM;
+    if (window_secret && !HAK_THREAD_SANITIZER)
+        anchor -= os_random() % base_min(WINDOW_RANDOM, anchor / WINDOW_RANDOM_SHARE);
     if (anchor < WINDOW_LOW_ANCHOR) {
         if (window_take_place((char *)base_align_up(anchor + WINDOW_ABOVE, SUPERSLAB_SIZE),
                               base_min(size, WINDOW_ABOVE_MAX)))
             return true;
     } else {
-        size_t below = base_align_down(base_min(size, anchor / WINDOW_ANCHOR_SHARE), SUPERSLAB_SIZE);
-        for (size_t place = 1; place <= WINDOW_PLACES; place++)
-            if (window_take_place((char *)base_align_down(anchor - WINDOW_GAP - place * below, SUPERSLAB_SIZE), below))
+        uintptr_t share = anchor / WINDOW_ANCHOR_SHARE, end = anchor - WINDOW_GAP;
+        size_t below = base_align_down(base_min(size, share), SUPERSLAB_SIZE);
+        for (size_t place = 1; place <= WINDOW_PLACES; place++) {
+            uintptr_t base = base_align_down(end - place * below, SUPERSLAB_SIZE);
+            if (share < WINDOW_SHARE_LEAST && !HAK_THREAD_SANITIZER) {
+                base = base_align_down(place * share, SUPERSLAB_SIZE);
+                below = base_align_down(base_min(size, end - base), SUPERSLAB_SIZE);
+            }
+            if (window_take_place((char *)base, below))
                 return true;
+        }
     }
     for (size = base_min(size, WINDOW_HOLE); size >= WINDOW_MIN; size = base_align_down(size / 2, SUPERSLAB_SIZE)) {
         char *hole = os_find_hole(size, SUPERSLAB_SIZE);

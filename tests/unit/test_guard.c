@@ -216,7 +216,7 @@ static void ask(uint64_t profile_mean, uint64_t guard_mean)
     hak_outside.profile_mean = profile_mean;
     hak_outside.profile_ms = 0;
     hak_outside.guard_mean = guard_mean;
-    atomic_fetch_add(&hak_outside.word.asked, 1);
+    atomic_store(&hak_outside.word.asked, (uint8_t)(atomic_load(&hak_outside.word.asked) + 1)); /* one thread */
     control_poll();
 }
 

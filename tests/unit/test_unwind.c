@@ -13,6 +13,7 @@
 #include "os/peek.h"
 #include "os/unwind.h"
 #include "os/unwind_objects.h"
+#include "os/unwind_rows.h"
 #include "os/unwind_tables.h"
 #include "support.h"
 
@@ -152,6 +153,9 @@ static void (*make_code(void))(void (*)(void))
 {
 #if defined(__x86_64__)
     static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+#elif defined(__riscv)
+    static const uint32_t code[] = { 0xff010113, 0x00113423, 0x00813023, 0x01010413, 0x000500e7,
+                                     0x00813083, 0x00013403, 0x01010113, 0x00008067 };
 #else
     static const uint32_t code[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0 };
 #endif
@@ -230,11 +234,7 @@ struct made_table {
 #define HEAD BYTES(1, 0x1b, 3, 0x3b)
 #define COMMON(form) BYTES(1, 'z', 'R', 0, 1, 0x78, CFI_RETURN, 1, form, 0x0c, CFI_STACK, 8)
 #define OWN BYTES(0)
-#if defined(__x86_64__)
-enum { CFI_RETURN = 16, CFI_STACK = 7 };
-#else
-enum { CFI_RETURN = 30, CFI_STACK = 31 };
-#endif
+enum { CFI_RETURN = CFI_RETURN_REGISTER, CFI_STACK = CFI_STACK_REGISTER };
 
 struct unwind_object __real_unwind_object_of(uintptr_t address);
 struct unwind_object __wrap_unwind_object_of(uintptr_t address)

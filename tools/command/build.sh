@@ -44,9 +44,9 @@ progressing()
 check_flavor()
 {
     case $1 in
-    release | debug | asan | ubsan | tsan | cycles | clang | aarch64) ;;
+    release | debug | asan | ubsan | tsan | cycles | clang | aarch64 | riscv64) ;;
     coverage) refuse "the flavor coverage has a run of its own: hakmem test --coverage" ;;
-    *) refuse "unknown flavor '$1': release, debug, asan, ubsan, tsan, cycles, clang or aarch64" ;;
+    *) refuse "unknown flavor '$1': release, debug, asan, ubsan, tsan, cycles, clang, aarch64 or riscv64" ;;
     esac
 }
 
@@ -86,8 +86,8 @@ command_build()
     (($# <= 1)) || refuse "build takes one flavor"
     [[ $flavor == coverage ]] || check_flavor "$flavor"
     require_build_tools
-    if [[ $flavor == aarch64 ]]; then
-        install_packages "a build for aarch64" "${cross_packages[@]}"
+    if is_cross "$flavor"; then
+        require_cross_compiler "$flavor"
     elif [[ $flavor == coverage ]]; then
         mapfile -t packages < <(read_list fuzz)
         install_packages "a build that counts what runs" "${packages[@]}"

@@ -61,7 +61,7 @@ command_package()
     require_build_tools
     require_packers
     lock_build
-    require_cross_tools
+    require_cross_tools aarch64
     unlock_build
     make_venv all
     PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" "$root/tools/package" "$@"

@@ -9,7 +9,6 @@ no_apt_cache=(-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
 small_lists=()
 compgen -G "/var/lib/apt/lists/*_Packages*" >/dev/null ||
     small_lists=(-o Acquire::GzipIndexes=true -o Acquire::Languages=none)
-cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
 # read_list NAME...: prints the entries of the lists in tools/packages, without the reasons, each once.
 read_list()
@@ -224,29 +223,48 @@ offer_bench_tools()
     offer_packages "$1" "${packages[@]}" || say "what needs them is left out"
 }
 
-# Downloads the target's cmocka and musl with a separate apt state and unpacks them into build/, so that the system gets
-# no foreign architecture.
+# The flavors for other processors, which have the processors' names.
+is_cross() { [[ $1 == aarch64 || $1 == riscv64 ]]; }
+
+# Debian's name of a processor.
+debian_name() { [[ $1 == aarch64 ]] && echo arm64 || echo "$1"; }
+
+require_cross_compiler()
+{
+    install_packages "a build for $1" "gcc-$1-linux-gnu" "g++-$1-linux-gnu" "libc6-dev-$(debian_name "$1")-cross" \
+        qemu-user-static
+}
+
+# require_cross_tools PROCESSOR: downloads its cmocka and musl with a separate apt state and unpacks them into build/, so
+# that the system gets no foreign architecture.
 require_cross_tools()
 {
-    local target=$out/aarch64-root work
-    install_packages "a build for aarch64" "${cross_packages[@]}"
-    if [[ -e $target/usr/include/cmocka.h && -e $target/usr/lib/aarch64-linux-gnu/libcmocka.so &&
-        -e $target/lib/aarch64-linux-musl/libc.so && -d $target/usr/include/aarch64-linux-musl ]]; then
+    local processor=$1 target=$out/$1-root work name
+    name=$(debian_name "$processor")
+    require_cross_compiler "$processor"
+    if [[ -e $target/usr/include/cmocka.h && -e $target/usr/lib/$processor-linux-gnu/libcmocka.so &&
+        -e $target/lib/$processor-linux-musl/libc.so && -d $target/usr/include/$processor-linux-musl ]]; then
         return
     fi
-    say "fetching cmocka and musl for aarch64"
+    say "fetching cmocka and musl for $processor"
     work=$(mktemp -d)
     mkdir -p "$work"/{lists/partial,cache/archives/partial,state,packages} "$target"
     : >"$work/status"
-    local apt=(apt-get -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o "Dir::State=$work/state"
+    local apt=(apt-get -o "APT::Architecture=$name" -o "APT::Architectures::=$name" -o "Dir::State=$work/state"
         -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Dir::State::status=$work/status"
         -o APT::Sandbox::User=root -o Acquire::Retries=3)
+    if [[ $processor == riscv64 ]]; then # Debian has it since release 13
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" \
+            >"$work/sources.list"
+        apt+=(-o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=-)
+    fi
     progressing "${apt[@]}" update || exit 1
     (cd "$work/packages" && progressing "${apt[@]}" download libcmocka-dev libcmocka0 musl musl-dev) || exit 1
     local package
     for package in "$work"/packages/*.deb; do
         dpkg-deb -x "$package" "$target" || exit 1
     done
+    [[ -e $target/lib ]] || ln -s usr/lib "$target/lib"
     rm -rf "$work"
 }
 

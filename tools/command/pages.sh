@@ -77,7 +77,8 @@ Build into build/FLAVOR: the libraries in lib/, the programs in bin/. If build/ 
 path has a blank, a colon or a #, the build goes to ~/.cache/hakmem (XDG_CACHE_HOME), and a message says so.
 
   FLAVOR                     release (the default), debug, asan (with ubsan), ubsan alone, tsan, cycles (with the cycle
-                             profile), clang, aarch64, coverage (counts what runs: see 'hakmem test --coverage')
+                             profile), clang, aarch64, riscv64, coverage (counts what runs: see 'hakmem test
+                             --coverage')
 END
 }
 

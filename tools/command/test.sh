@@ -143,8 +143,8 @@ build_for_tests()
     fi
     lock_build
     for flavor in "$@"; do
-        if [[ $flavor == aarch64 ]]; then
-            require_cross_tools
+        if is_cross "$flavor"; then
+            require_cross_tools "$flavor"
         fi
         say "building $flavor"
         { configure "$flavor" ON -DHAKMEM_LONG_TESTS="$long" -DHAKMEM_PYTHON="$venv/bin/python" \
@@ -195,7 +195,7 @@ prepare_everything()
     mapfile -t packages < <(read_list "${lists[@]}")
     offer_packages "'hakmem test'" "${packages[@]}" || say "tests that need them will fail"
     make_venv all
-    require_cross_tools
+    require_cross_tools aarch64
 }
 
 # Runs the tests that concern what changed (tools/which_tests.py).
@@ -280,7 +280,7 @@ prepare_stage()
     mapfile -t packages < <(read_list "${lists[@]}")
     offer_packages "stage $1" "${packages[@]}" && (make_venv all) || return 1
     # tests/delivery/package makes the libraries of all targets.
-    [[ $1 != delivery ]] || (require_cross_tools)
+    [[ $1 != delivery ]] || (require_cross_tools aarch64)
 }
 
 # soak "FLAVOR..." ARGUMENTS: runs tests/stress/soak on those flavors and on release, whose library is preloaded.

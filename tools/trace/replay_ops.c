@@ -36,6 +36,8 @@ static inline void pause_briefly(void)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
+#elif defined(__riscv)
+    __asm__ volatile(".4byte 0x0100000f"); /* pause */
 #endif
 }
 

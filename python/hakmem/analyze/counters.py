@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # perf_event_open's number, by machine.
-CALL = {"x86_64": 298, "aarch64": 241}
+CALL = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 HARDWARE, SOFTWARE, CACHE = 0, 1, 3
 READ_MISS = 1 << 16  # of a cache: operation read, result miss
 # {name: (type, config)} (linux/perf_event.h)

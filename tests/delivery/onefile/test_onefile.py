@@ -241,6 +241,17 @@ def test_one_optimiser_for_the_whole_program(folder, tmp_path, compilers, option
     assert sites(tmp_path / "heap.pb.gz") == ["only_site"]
 
 
+def test_on_riscv64(folder, tmp_path):
+    """Cross-compiled, without libatomic, and run by qemu; also with addresses of 38 bits, most for blocks."""
+    compiler, emulator = "riscv64-linux-gnu-gcc", ("qemu-riscv64-static", "-L", "/usr/riscv64-linux-gnu")
+    made = compile_source(folder, "riscv64.o", compiler, "-std=c17", "-O2", *STRICT, *KINDS["override"])
+    for name in ("threads", "many_addresses"):
+        call(compiler, "-O1", "-fno-builtin", f"-I{folder}", "-DOVERRIDE", HERE / f"{name}.c", made, "-o",
+             tmp_path / name)
+    assert call(*emulator, tmp_path / "threads") == f"{VERSION}\n"
+    assert call(*emulator, "-R", 1 << 38, tmp_path / "many_addresses", 90) == "page 4096 huge 90 small 90\n"
+
+
 def test_fast_path_is_the_librarys(compiled_object, tmp_path):
     """As a shared library, for which the golden file has its figures."""
     library = tmp_path / "libonefile.so"

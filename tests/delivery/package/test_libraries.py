@@ -271,7 +271,7 @@ def emulated(trees, program, target, *options):
     return blackbox.run([
         "qemu-aarch64-static", "-L", root, "-E", f"LD_PRELOAD={library_of(trees, target)}", *options, program, 5,
         "alone"
-    ], env={"HAKMEM_SHOW_STATS": "1"})
+    ], env={"HAKMEM_SHOW_STATS": "1", "HAKMEM_VERBOSE": "1"})
 
 
 # A processor without ARMv8.1's atomic instructions, and one with them.
@@ -285,7 +285,9 @@ def test_preloaded_on_arm(trees, arm_program, target, page, processor):
     result = emulated(trees, arm_program[target], target, "-p", page, "-cpu", processor)
     assert result.status == 0, result.report()
     assert re.search(rf"page {page} usable \d+ ok\n", result.stdout), result.report()
-    assert re.search("^hakmem: ", result.stderr, re.M), result.report()
+    # With larger pages a huge page is larger than a SuperSlab.
+    assert re.search(rf"^hakmem: .*\bHAKMEM_THP={'auto' if page == 4096 else 'never'}\b", result.stderr, re.M), \
+        result.report()
 
 
 # ---- How they are packed ----

@@ -1,5 +1,6 @@
 """Protects C++ new-handlers in every way into a process. Static programs find their run-time without a linker."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ def test_preloaded(compiled):
 
 @pytest.mark.parametrize("flags", [["-static"], ["-static-pie", "-fPIE"], ["-static-libstdc++", "-static-libgcc"], []])
 def test_linked_with_the_override(compiled, override_archive, flags):
+    start = subprocess.run([blackbox.COMPILERS[".cpp"], "-print-file-name=rcrt1.o"], capture_output=True, check=True)
+    if "-static-pie" in flags and b"/" not in start.stdout:
+        pytest.skip("the C library has no rcrt1.o, with which a static program begins that may be moved")
     good(blackbox.run([compiled(PROGRAM, *flags, override_archive)]))
 
 

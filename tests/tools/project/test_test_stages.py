@@ -15,7 +15,7 @@ sys.path.insert(0, str(SCRIPT.parent))
 import count_tests
 import test_stages
 
-FLAVORS = ("release", "debug", "cycles", "clang", "asan", "ubsan", "tsan", "aarch64")
+FLAVORS = ("release", "debug", "cycles", "clang", "asan", "ubsan", "tsan", "aarch64", "riscv64")
 
 
 def stages(*words):
