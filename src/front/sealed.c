@@ -256,10 +256,12 @@ static unsigned slab_index(const struct slab *slab, const void *block)
 
 static void slot_clear(struct slab *slab, unsigned index, char *block, size_t slot)
 {
-    if (slot < SEAL_LARGE_LEAST)
+    if (slot < SEAL_LARGE_LEAST) {
         seal_clear(block, slot);
-    else
+    } else {
+        seal_set(block, slot, 0); /* in one store, for V18 */
         seal_zero_large(slab, index, block, slot);
+    }
 }
 
 void *sealed_zero(void *block, size_t size)

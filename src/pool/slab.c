@@ -33,9 +33,11 @@ void slab_set_page_map(const struct slab *slab, unsigned class)
  * not fill their pages, so what spans filled for them goes back. */
 static void slab_clean(struct slab *slab, unsigned class)
 {
+    bool give_back = slab->divisible && class_size(class) > ARRIVAL_SMALL_BLOCK;
+
     if (slab->unclean && class_is_span(class))
         memset(slab->start, 0, FREE_EDGE);
-    else if (slab->unclean && (class_size(class) <= ARRIVAL_SMALL_BLOCK || !os_purge(slab->start, slab_bytes(slab))))
+    else if (slab->unclean && !(give_back && os_purge(slab->start, slab_bytes(slab))))
         memset(slab->start, 0, slab_bytes(slab));
     slab->unclean = class_is_span(class);
 }

@@ -40,6 +40,7 @@ struct slab {
     bool populated;        /* zero, but perhaps with memory behind it: it was faulted in and not carved yet */
     bool dense;            /* there is probably memory behind most of it */
     bool unclean;          /* its units may have what was in a span (V7) */
+    bool divisible;        /* if unclean: parts of its SuperSlab may be purged, which has no huge page (P7) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     bool holes;            /* some were purged, and no block was taken since */
     /* The first three words lie in the owner's line. Classes from 384 B on use no others. Order: relaxed (H1). */
