@@ -10,8 +10,8 @@
 #include "front/sealed.h"
 #include "superslab/window.h"
 
-/* Fetches the ends of a block of the class that the next malloc may give. Runs are shuffled, so no processor guesses it,
- * and malloc waits for the block to see that it is clear. It may be NULL. */
+/* Fetches the ends of a block of the class that the next malloc may give. Runs are shuffled, so no processor guesses
+ * it, and malloc waits for the block to see that it is clear. It may be NULL. */
 HAK_INLINE void seal_expect(const void *next, size_t class)
 {
     if (!HAK_SECURE)

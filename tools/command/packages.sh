@@ -235,8 +235,8 @@ require_cross_compiler()
         qemu-user-static
 }
 
-# require_cross_tools PROCESSOR: downloads its cmocka and musl with a separate apt state and unpacks them into build/, so
-# that the system gets no foreign architecture.
+# require_cross_tools PROCESSOR: downloads its cmocka and musl with a separate apt state and unpacks them into build/,
+# so that the system gets no foreign architecture.
 require_cross_tools()
 {
     local processor=$1 target=$out/$1-root work name

@@ -1,6 +1,6 @@
 /*
- * Takes argv[1] GiB of huge blocks and as much of blocks of 512 KiB, and touches none. Prints the size of pages, and how
- * many GiB of each it got.
+ * Takes argv[1] GiB of huge blocks and as much of blocks of 512 KiB, and touches none. Prints the size of pages, and
+ * how many GiB of each it got.
  */
 #include <stdio.h>
 #include <stdlib.h>
