@@ -5,6 +5,8 @@
 
 #include "harden/seal.h"
 #include "os/os.h"
+#include "pool/heap.h"
+#include "pool/slab.h"
 
 enum { MOST = 2048, MARGIN = 64 };
 static _Alignas(64) char memory[MARGIN + MOST + MARGIN];
@@ -183,6 +185,41 @@ static void test_zero_large_of_what_is_resident(void)
     assert_int_equal(seal_first_written(full, sizeof full), sizeof full);
 }
 
+/* What a span left in a slab is gone. Of a slab that may be divided, its memory is too, if blocks of a page or more come:
+ * those do not fill it. */
+static void test_units_of_a_span(void)
+{
+    static struct heap owner;
+    unsigned whole = 0;
+    struct slab *slab;
+
+    hak_options.thp = OPTION_ALWAYS;
+    core_begin();
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned class = i % 2 ? CLASS_20480 : CLASS_1024;
+        bool divisible = i / 2;
+        uint64_t purges;
+
+        core_acquire(size_classes[class].units, 1, 1, &slab);
+        assert_true(slab->divisible && !slab->unclean);
+        memset(slab->start, 0x77, slab_bytes(slab));
+        slab->unclean = true;
+        slab->divisible = divisible;
+        purges = fake_calls(FAKE_PURGE);
+        slab_carve(slab, class, &owner);
+        assert_int_equal(fake_calls(FAKE_PURGE) - purges, divisible && class == CLASS_20480);
+        assert_int_equal(seal_first_written(slab->start, slab_bytes(slab)), slab_bytes(slab));
+        assert_false(slab->unclean);
+    }
+    for (unsigned i = 0; i < 60; i++) { /* a SuperSlab with a huge page may not be divided */
+        core_acquire(SPAN_MAX_UNITS, 1, 1, &slab);
+        core_use(slab, SPAN_MAX_UNITS * UNIT_SIZE);
+        assert_int_equal(slab->divisible, shared_pool.slots[window_slot_of(slab)].huge_pages != PAGES_HUGE);
+        whole += !slab->divisible;
+    }
+    assert_true(whole > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +228,7 @@ int main(void)
         core_unit_test(test_seals),
         core_unit_test(test_clear),
         core_unit_test(test_zero_large),
+        core_unit_test(test_units_of_a_span),
         core_unit_test(test_zero_large_of_what_is_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
