@@ -185,8 +185,8 @@ static void test_zero_large_of_what_is_resident(void)
     assert_int_equal(seal_first_written(full, sizeof full), sizeof full);
 }
 
-/* What a span left in a slab is gone. Of a slab that may be divided, its memory is too, if blocks of a page or more come:
- * those do not fill it. */
+/* A carved slab is zero where a span lay. If its SuperSlab may be divided and the blocks are larger than a page, its
+ * memory went back. */
 static void test_units_of_a_span(void)
 {
     static struct heap owner;
