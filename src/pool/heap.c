@@ -150,20 +150,6 @@ static bool lies_in(const struct slab *slab, const struct size_class *row, const
     return (size_t)((const char *)block - slab->start) < row->units * UNIT_SIZE;
 }
 
-/* As slab_put_run, for blocks in random order (front/thread_cache.h, V8): few of them are neighbours. */
-static void **slab_put_scattered(struct slab *slab, const struct size_class *row, void **at, void *const *end,
-                                 enum slab_put_result *result)
-{
-    slab->scrubbed = false;
-    do {
-        *result = slab_put_at(slab, row, (size_t)((char *)*at - slab->start));
-        if (HAK_UNLIKELY(*result != SLAB_PUT_DONE))
-            break;
-        at++;
-    } while (at != end && lies_in(slab, row, *at));
-    return at;
-}
-
 /* Programs often free neighbours in a row, so blocks of one slab share the look at its header. */
 size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function)
 {
@@ -196,9 +182,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
         } else {
             bool was_full = slab->summary == 0;
             void **first = at;
-            if (HAK_SECURE) {
-                at = slab_put_scattered(slab, row, at, end, &result);
-            } else if (at + 1 != end && lies_in(slab, row, at[1])) {
+            if (at + 1 != end && lies_in(slab, row, at[1])) {
                 at = slab_put_run(slab, at, end, &result);
             } else {
                 result = slab_put_at(slab, row, (size_t)((char *)*at - slab->start));
