@@ -73,14 +73,20 @@ enum class_first_slots {
 /* Behind them, in the same page as the last of them, lies what the heap profile counts down (struct countdowns). */
 #define COUNTDOWN_SLOTS (CLASS_COUNT + (7 * CLASS_COUNT + 7) / 8)
 
+/* In libhakmem-secure a third of a stack, and at most so many blocks, waits (V8 in front/thread_cache.h). What is left
+ * serves as many calls as in the other libraries. */
+#define WAITING_MOST 32
+#define BIN_BLOCKS(cached) ((cached) + (!HAK_SECURE ? 0 : (cached) / 2 < WAITING_MOST ? (cached) / 2 : WAITING_MOST))
+
 /* Where each class's stack lies after it has grown. Index BASE holds NULL; the blocks lie at BASE + 1 to END. */
 enum class_slots {
     CLASS_SLOT_BEFORE = CACHE_SLOTS_FIRST + COUNTDOWN_SLOTS - 1,
-#define CLASS_SLOTS(size, units, cached) CLASS_##size##_BASE, CLASS_##size##_END = CLASS_##size##_BASE + (cached),
+#define CLASS_SLOTS(size, units, cached) CLASS_##size##_BASE, CLASS_##size##_END = CLASS_##size##_BASE + \
+    BIN_BLOCKS(cached),
     SLAB_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
 #define CLASS_SLOTS(units, cached) CLASS_SPAN_##units##_BASE, CLASS_SPAN_##units##_END = CLASS_SPAN_##units##_BASE + \
-    (cached),
+    BIN_BLOCKS(cached),
     SPAN_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
     CACHE_SLOTS
@@ -111,7 +117,7 @@ enum class_run_slots {
 /* Each class has a third, deep place for its stack, behind all of these (T7 in front/thread_cache.h). It holds a
  * thousand blocks and one refill; for the largest classes, fewer. */
 #define DEEP_BLOCKS 1065
-#define DEEP_SPANS(units) ((units) <= 4 ? DEEP_BLOCKS : 400)
+#define DEEP_SPANS(units) ((units) <= 4 ? DEEP_BLOCKS : HAK_SECURE ? 340 : 400)
 enum class_deep_slots {
     DEEP_SLOT_BEFORE = CACHE_SLOTS_COUNTED - 1,
 #define CLASS_SLOTS(size, units, cached) CLASS_##size##_DEEP, CLASS_##size##_DEEP_END = CLASS_##size##_DEEP + \

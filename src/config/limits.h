@@ -16,8 +16,11 @@
 /* Requests up to FAST_MAX find their class with one table load. Blocks up to POOLED_MAX lie in SuperSlabs; larger ones
  * are huge. */
 #define FAST_MAX ((size_t)1024)
-/* In libhakmem-secure so many first bytes of every free block in a SuperSlab are zero (V7). */
+/* In libhakmem-secure so many first bytes of every free block in a SuperSlab are zero, and free blocks of a slab are
+ * zero throughout that have no more than so many (V7). Larger ones have pages that nobody may have written. */
 #define FREE_EDGE ((size_t)32)
+#define FREE_EDGE_BEHIND ((size_t)16) /* of a slab's larger blocks the last bytes are zero, too: their seal is there */
+#define ZEROED_MOST ((size_t)14336)
 #define POOLED_MAX ((size_t)1 << 20)
 #define SPAN_MAX_UNITS 16u
 

@@ -202,8 +202,6 @@ void *front_calloc(size_t count, size_t size)
     }
     if (HAK_LIKELY(bytes <= FAST_MAX) || (HAK_SECURE && bytes <= SEALED_MOST)) {
         block = front_malloc(bytes);
-        if (HAK_SECURE && bytes >= SEAL_LARGE_LEAST)
-            return sealed_zero(block, bytes);
         return block ? memset(block, 0, bytes) : NULL;
     }
     hit = HAK_CYCLES && is_cached(bytes);

@@ -249,49 +249,22 @@ static bool take_span(char *block, struct sealed_claim claim)
     return true;
 }
 
-static unsigned slab_index(const struct slab *slab, const void *block)
-{
-    return class_block_index(slab->class, (uintptr_t)block - (uintptr_t)slab->start);
-}
-
-static void slot_clear(struct slab *slab, unsigned index, char *block, size_t slot)
-{
-    if (slot < SEAL_LARGE_LEAST) {
-        seal_clear(block, slot);
-    } else {
-        seal_set(block, slot, 0); /* in one store, for V18 */
-        seal_zero_large(slab, index, block, slot);
-    }
-}
-
-void *sealed_zero(void *block, size_t size)
-{
-    struct slab *slab;
-
-    if (HAK_UNLIKELY(!block || !window_contains(block)))
-        return block ? memset(block, 0, size) : NULL;
-    slab = slab_of(block);
-    seal_zero_large(slab, slab_index(slab, block), block, size);
-    return block;
-}
-
 /* Takes a slot of more than FAST_MAX bytes from the program. False: nothing changed. */
 static bool take_slot(char *block, unsigned class, struct sealed_claim claim)
 {
     struct slab *slab = slab_of(block);
     size_t slot = sealed_slots[class], requested;
     size_t offset = ((uintptr_t)block & (SUPERSLAB_SIZE - 1)) - slab_first_unit(slab) * UNIT_SIZE;
+    unsigned index = class_block_index(class, offset);
     uint64_t mix = seal_mix(block);
-    unsigned index;
 
-    index = class_block_index(class, offset);
     if (HAK_UNLIKELY(index >= size_classes[class].blocks || index * slot != offset))
         return false;
     if (HAK_UNLIKELY(!seal_is_live(seal_of(block, slot) ^ mix, slot, claim.kind, &requested) ||
                      (claim.size != SIZE_MAX && claim.size != requested) ||
                      !seal_slack_is_whole(block, slot, requested)))
         return false;
-    slot_clear(slab, index, block, slot);
+    seal_clear_any(block, slot);
     return true;
 }
 
@@ -361,7 +334,7 @@ static void sealed_free_pooled(const struct held *place, struct sealed_claim cla
         return;
     }
     if (!class_is_span(place->class)) {
-        slot_clear(place->slab, slab_index(place->slab, place->block), place->block, class_size(place->class));
+        seal_clear_any(place->block, class_size(place->class));
     } else if (HAK_UNLIKELY(!ledger_take(place->slab))) { /* V5 */
         misuse_report(function, place->block, MISUSE_FREED);
         return;

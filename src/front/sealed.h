@@ -34,8 +34,6 @@ struct sealed_claim {
 /* heap: first-class, or NULL for the thread's. *zero: it reads as zero. Returns NULL with ENOMEM when memory is out. */
 HAK_HIDDEN void *sealed_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero);
 HAK_HIDDEN void sealed_free(void *block, struct sealed_claim claim, const char *function);
-/* Zeroes the program's bytes, SEAL_LARGE_LEAST or more, of a block, by seal_zero_large. Returns it. Ignores NULL. */
-HAK_HIDDEN void *sealed_zero(void *block, size_t size);
 /* seal_give for a span. */
 HAK_HIDDEN void *sealed_give_span(char *block, size_t size, enum seal_kind kind);
 /* seal_give of a free block that was written: reports that first. */

@@ -335,8 +335,7 @@ static void shuffle(void **blocks, unsigned count, uint64_t *chance)
     }
 }
 
-/* The last blocks that were freed, which wait for another run of libhakmem-secure, and the most blocks of a run. */
-#define SWAP_WAITING 32u
+/* The most blocks of a run of libhakmem-secure. */
 #define SWAP_MOST 64u
 
 /* cache_refill of libhakmem-secure (V8). Of the blocks that do not wait, the run gets the newest, which are most likely
@@ -355,7 +354,7 @@ static void *cache_swap(struct thread_cache *cache, unsigned class)
     }
     bin_grow(cache, class);
     held = cache_count(cache, class);
-    waiting = (unsigned)base_min(base_min(SWAP_WAITING, bin_capacity(cache, class) / 2), held);
+    waiting = (unsigned)base_min(base_min(WAITING_MOST, (bin_capacity(cache, class) + 1) / 3), held);
     want = (unsigned)base_min(base_min(SWAP_MOST, size_classes[class].run_limit),
                               base_max(bin_capacity(cache, class) / 2, 1));
     moved = base_min(held - waiting, want);

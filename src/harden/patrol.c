@@ -13,7 +13,7 @@
 
 void patrol_report_written(char *block, size_t slot, const char *function, const char *found)
 {
-    size_t at = seal_first_written(block, slot);
+    size_t at = seal_first_changed(block, slot);
     char words[160];
 
     if (at == slot)
@@ -21,7 +21,7 @@ void patrol_report_written(char *block, size_t slot, const char *function, const
     base_format(words, sizeof words, "written while it was free, at byte %zu (now 0x%02x); %s", at,
                 (unsigned)(unsigned char)block[at], found);
     misuse_report_words(function, block, words);
-    seal_zero(block, slot);
+    seal_clear_any(block, slot);
 }
 
 /* Whether the ends of blocks in use can be read: the program may have closed the pages of larger ones. */
@@ -73,14 +73,30 @@ static HAK_COLD void report_neighbour(const char *block, size_t slot, const char
     misuse_report_words(function, block, words);
 }
 
+/* Whether all blocks are as they were left. Without a branch for each where they are looked at whole. */
+static bool are_clear(void *const *blocks, unsigned count, size_t slot)
+{
+    seal_words any = { 0 };
+
+    if (slot > SEAL_WATCHED_MOST) {
+        for (unsigned i = 0; i < count; i++)
+            if (HAK_UNLIKELY(!seal_is_clear(blocks[i], slot, seal_mix(blocks[i]))))
+                return false;
+        return true;
+    }
+    for (unsigned i = 0; i < count; i++)
+        any |= seal_union(blocks[i], slot);
+    return (any[0] | any[1]) == 0;
+}
+
 /* Reports free blocks that were written, and the ends of blocks before one in `step` of them, from `from` on. */
 static void look(void *const *blocks, unsigned count, unsigned from, unsigned step, unsigned class,
                  const char *function, const char *found)
 {
     size_t slot = class_size(class);
 
-    for (unsigned i = 0; i < count; i++)
-        if (HAK_UNLIKELY(!seal_is_clear(blocks[i], slot, seal_mix(blocks[i]))))
+    if (HAK_UNLIKELY(!are_clear(blocks, count, slot)))
+        for (unsigned i = 0; i < count; i++)
             patrol_report_written(blocks[i], slot, function, found);
     for (unsigned i = from; i < count; i += step)
         if (HAK_UNLIKELY(neighbour_is_written(blocks[i], slot)))

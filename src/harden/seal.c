@@ -1,10 +1,6 @@
 #include "harden/seal.h"
 
-#include <string.h>
-
 #include "os/os.h"
-#include "superslab/arrival.h"
-#include "superslab/superslab.h"
 
 /* The last n bytes of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -77,56 +73,45 @@ size_t seal_first_written(const char *memory, size_t size)
     return i;
 }
 
-static void touch(char *at) { (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED); }
+/* No other thread has the block: the store takes nobody's write away. */
+static void touch(char *at)
+{
+    uint64_t *word = (uint64_t *)(void *)at;
+
+    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
 
 void seal_touch(void *const *blocks, size_t count, size_t slot)
 {
-    size_t page = os_page_size();
+    uintptr_t page = ~(uintptr_t)(os_page_size() - 1), known = 0; /* of the byte that was touched last */
 
     for (size_t i = 0; i < count; i++) {
-        char *block = blocks[i], *second = (char *)base_align_up((uintptr_t)block + 1, page);
-        if (slot > page || second == block + page)
+        char *block = blocks[i], *seal = block + slot - SEAL_BYTES;
+        if (HAK_UNLIKELY((((uintptr_t)block ^ known) & page) != 0))
             touch(block);
-        if (second < block + slot)
-            touch(block + slot - SEAL_BYTES);
+        if (HAK_UNLIKELY((((uintptr_t)block ^ (uintptr_t)seal) & page) != 0))
+            touch(seal);
+        known = (uintptr_t)seal;
     }
 }
 
-/* Returns whether each page has memory. */
-static bool zero_resident(char *block, size_t size)
+void seal_clear_any(char *block, size_t slot)
 {
-    unsigned char resident[UNIT_SIZE / 4096];
-    size_t page = os_page_size(), first = base_align_up((uintptr_t)block, page) - (uintptr_t)block;
-    size_t last = base_align_down((uintptr_t)block + size, page) - (uintptr_t)block, from = first;
-    bool whole = true;
-
-    if (first >= last || !arrival_may_look() || !os_resident_pages(block + first, last - first, resident)) {
-        memset(block, 0, size);
-        return true;
+    if (HAK_LIKELY(slot <= ZEROED_MOST)) {
+        seal_clear(block, slot);
+        return;
     }
-    memset(block, 0, first);
-    while (from < last) {
-        size_t to = from;
-        bool here = resident[(from - first) / page] & 1;
-        while (to < last && (resident[(to - first) / page] & 1) == here)
-            to += page;
-        /* What the system swapped out is not resident either. */
-        if (here || !os_purge(block + from, to - from))
-            memset(block + from, 0, to - from);
-        else
-            whole = false;
-        from = to;
-    }
-    memset(block + last, 0, size - last);
-    return whole;
+    seal_set(block, slot, 0); /* in one store, for V18 */
+    seal_zero(block, FREE_EDGE);
+    seal_zero(block + slot - FREE_EDGE_BEHIND, FREE_EDGE_BEHIND);
 }
 
-void seal_zero_large(struct slab *slab, unsigned index, char *block, size_t size)
+size_t seal_first_changed(const char *block, size_t slot)
 {
-    uint64_t bit = UINT64_C(1) << index;
+    size_t at = seal_first_written(block, slot <= ZEROED_MOST ? slot : FREE_EDGE);
 
-    if (atomic_load_explicit(&slab->resident, memory_order_relaxed) & bit)
-        memset(block, 0, size);
-    else if (zero_resident(block, size) || (atomic_fetch_or_explicit(&slab->sparse, bit, memory_order_relaxed) & bit))
-        atomic_fetch_or_explicit(&slab->resident, bit, memory_order_relaxed);
+    if (slot <= ZEROED_MOST || at != FREE_EDGE)
+        return at;
+    at = slot - FREE_EDGE_BEHIND;
+    return at + seal_first_written(block + at, FREE_EDGE_BEHIND);
 }

@@ -15,17 +15,14 @@
  *     find it; then the block's slab finds the second.
  * V6: a block has a live seal from before the program gets it until its free, and at no other time. A span's record has
  *     its size then, and else 0.
- * V7: a free slot reads as zero wherever it waits, and so does a unit of the shared pool, unless superslab.unclean says
- *     that a span was there. Of a free span the first FREE_EDGE bytes read as zero.
- * V19: a bit of slab.resident tells that the block is zeroed whole: each of its pages had memory, or twice since the
- *     slab was carved or purged some had none (a bit of slab.sparse: once), because asking costs system calls. If the
- *     bit is wrong, pages get memory that nobody writes to; nothing else depends on it.
+ * V7: a free slot of up to ZEROED_MOST bytes reads as zero wherever it waits, and so does a unit of the shared pool,
+ *     unless superslab.unclean says that larger blocks were there. Of a larger free slot the edges read as zero: the
+ *     first FREE_EDGE bytes, and the last FREE_EDGE_BEHIND. Of a free span the first FREE_EDGE bytes do.
  */
 #ifndef HAK_HARDEN_SEAL_H
 #define HAK_HARDEN_SEAL_H
 
 #include "harden/harden.h"
-#include "superslab/superslab.h"
 
 #define SEAL_BYTES ((size_t)8)
 /* What each request takes in addition. */
@@ -72,7 +69,8 @@ HAK_INLINE uint64_t seal_of(const char *block, size_t slot)
 
 HAK_INLINE void seal_set(char *block, size_t slot, uint64_t seal)
 {
-    __atomic_store_n((uint64_t *)(void *)(block + slot - SEAL_BYTES), seal, __ATOMIC_RELAXED);
+    /* Release: the pattern in the slack was stored before (V18 in harden/look.h). */
+    __atomic_store_n((uint64_t *)(void *)(block + slot - SEAL_BYTES), seal, __ATOMIC_RELEASE);
 }
 
 HAK_INLINE uint64_t seal_code(size_t requested, enum seal_kind kind)
@@ -118,8 +116,8 @@ HAK_INLINE void seal_put_mixed(char *block, size_t slot, size_t requested, enum 
 {
     size_t at = seal_slack_at(slot, requested);
 
-    seal_set(block, slot, mix ^ seal_code(requested, kind));
     seal_store(block + at, seal_patterns[requested - at]);
+    seal_set(block, slot, mix ^ seal_code(requested, kind));
 }
 
 HAK_INLINE void seal_put(char *block, size_t slot, size_t requested, enum seal_kind kind)
@@ -182,8 +180,8 @@ HAK_INLINE void seal_zero(char *memory, size_t size)
     } while (HAK_UNLIKELY(at < last - 80));
 }
 
-/* Whether memory, as for seal_zero, is zero. */
-HAK_INLINE bool seal_is_zero(const char *memory, size_t size)
+/* The union of the bits of memory, as for seal_zero. */
+HAK_INLINE seal_words seal_union(const char *memory, size_t size)
 {
     const char *last = memory + size - 16, *at = memory;
     seal_words any = seal_words_at(memory) | seal_words_at(last);
@@ -197,31 +195,34 @@ HAK_INLINE bool seal_is_zero(const char *memory, size_t size)
             at += 32;
         } while (HAK_UNLIKELY(at < last - 80));
     }
+    return any;
+}
+
+HAK_INLINE bool seal_is_zero(const char *memory, size_t size)
+{
+    seal_words any = seal_union(memory, size);
+
     return (any[0] | any[1]) == 0;
 }
 
-/* Free slots of up to so many bytes are looked at whole. Of larger ones that holds for one address in sixteen, by the
- * secret; of the rest, a look at the edges must do. Of spans only the first FREE_EDGE bytes are looked at, of huge
+/* Free slots of up to so many bytes are looked at whole. Up to ZEROED_MOST that holds for one address in sixteen, by
+ * the secret; of the rest, a look at the edges must do. Of spans only the first FREE_EDGE bytes are looked at, of huge
  * blocks none. */
 #define SEAL_WATCHED_MOST 128u
-#define SEAL_EDGE_BEHIND ((size_t)16) /* the seal among them */
 
 /* Whether a free slot is as it was left, as far as it is looked at. */
 HAK_INLINE bool seal_is_clear(const char *block, size_t slot, uint64_t mix)
 {
-    if (HAK_LIKELY(slot <= 64) || slot <= SEAL_WATCHED_MOST || HAK_UNLIKELY(mix >> 60 == 0))
+    if (HAK_LIKELY(slot <= 64) || slot <= SEAL_WATCHED_MOST || HAK_UNLIKELY(mix >> 60 == 0 && slot <= ZEROED_MOST))
         return seal_is_zero(block, slot);
-    return seal_is_zero(block, FREE_EDGE) && seal_is_zero(block + slot - SEAL_EDGE_BEHIND, SEAL_EDGE_BEHIND);
+    return seal_is_zero(block, FREE_EDGE) && seal_is_zero(block + slot - FREE_EDGE_BEHIND, FREE_EDGE_BEHIND);
 }
 
-/* Clears the slot, its seal included, which lies in the last vector. */
+/* Clears a slot of up to ZEROED_MOST bytes, its seal included, which lies in the last vector. */
 HAK_INLINE void seal_clear(char *block, size_t slot) { seal_zero(block, slot); }
 
-/* Blocks of so many bytes have whole pages of 4 KiB between their ends. Their slabs have at most 64 of them. */
-#define SEAL_LARGE_LEAST ((size_t)4 * 4096)
-
-/* Zeroes so many bytes or more, as seal_zero, of the `index`th block of the slab. Pages without memory get none. */
-HAK_HIDDEN void seal_zero_large(struct slab *slab, unsigned index, char *block, size_t size);
+/* Clears what V7 says of the slot. */
+HAK_HIDDEN void seal_clear_any(char *block, size_t slot);
 
 /* Writes to the pages of free slots that are looked at, whose slab may have no memory behind it. Else the look at them
  * would read the system's page of zeros into place, and the write of their seal would take another fault. */
@@ -236,5 +237,8 @@ HAK_HIDDEN enum seal_state seal_read(const char *block, size_t slot, struct seal
 
 /* The offset of the first byte that is not zero, or `size`. `memory` and `size` are multiples of 16. */
 HAK_HIDDEN size_t seal_first_written(const char *memory, size_t size);
+
+/* The offset of the first byte of a free slot that is not as V7 says, or `slot`. */
+HAK_HIDDEN size_t seal_first_changed(const char *block, size_t slot);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "options/options.h"
 #include "os/os.h"
-#include "superslab/arrival.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
@@ -29,23 +28,20 @@ void slab_set_page_map(const struct slab *slab, unsigned class)
         __atomic_store_n(&byte[i], (uint8_t)class, __ATOMIC_RELAXED);
 }
 
-/* Clears what is looked at of free blocks (V7). Only spans leave anything there. Blocks above ARRIVAL_SMALL_BLOCK do
- * not fill their pages, so what spans filled for them goes back. */
+/* Makes V7 true of the free blocks of a new slab. */
 static void slab_clean(struct slab *slab, unsigned class)
 {
-    bool give_back = slab->divisible && class_size(class) > ARRIVAL_SMALL_BLOCK;
+    size_t size = class_size(class);
 
-    if (slab->unclean && class_is_span(class))
-        memset(slab->start, 0, FREE_EDGE);
-    else if (slab->unclean && !(give_back && os_purge(slab->start, slab_bytes(slab))))
+    if (slab->unclean && size <= ZEROED_MOST)
         memset(slab->start, 0, slab_bytes(slab));
-    slab->unclean = class_is_span(class);
-}
-
-static void slab_forget_resident(struct slab *slab)
-{
-    atomic_store_explicit(&slab->resident, 0, memory_order_relaxed);
-    atomic_store_explicit(&slab->sparse, 0, memory_order_relaxed);
+    else if (slab->unclean)
+        for (char *at = slab->start; at < slab->start + size_classes[class].blocks * size; at += size) {
+            memset(at, 0, FREE_EDGE);
+            if (!class_is_span(class))
+                memset(at + size - FREE_EDGE_BEHIND, 0, FREE_EDGE_BEHIND);
+        }
+    slab->unclean = size > ZEROED_MOST;
 }
 
 void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
@@ -53,10 +49,8 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     unsigned blocks = size_classes[class].blocks, words = (blocks + 63) / 64, i;
 
     HAK_ASSERT(atomic_load(&slab->state) == SLAB_WARM && slab->units == size_classes[class].units);
-    if (HAK_SECURE) {
+    if (HAK_SECURE)
         slab_clean(slab, class);
-        slab_forget_resident(slab);
-    }
     for (i = 0; i < words; i++) {
         atomic_store_explicit(&slab->local[i], base_low_mask(blocks - i * 64), memory_order_relaxed);
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);
@@ -233,7 +227,6 @@ bool slab_scrub(struct slab *slab, struct slab_look *look, size_t *purged)
         if (os_purge(slab->start + first * page, (at - first) * page)) {
             *purged += (at - first) * page;
             slab->holes = true;
-            slab_forget_resident(slab);
             if (HAK_DEBUG)
                 touched_note(slab->start + first * page, (at - first) * page, false);
         } else {

@@ -189,10 +189,8 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = false;
     slab->dense = (slot->touched & mask) != 0 && (superslab->dense & slot->touched & mask) != 0;
-    if (HAK_SECURE) {
+    if (HAK_SECURE)
         slab->unclean = (slot->touched & mask) != 0 && (superslab->unclean & slot->touched & mask) != 0;
-        slab->divisible = slot->huge_pages != PAGES_HUGE;
-    }
     shared_pool.units_dirty -= (slot->touched & mask) == mask ? units : base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
     shared_pool.slabs_taken++;

@@ -39,8 +39,7 @@ struct slab {
     bool zero;             /* no byte of the units was written since the system gave them */
     bool populated;        /* zero, but perhaps with memory behind it: it was faulted in and not carved yet */
     bool dense;            /* there is probably memory behind most of it */
-    bool unclean;          /* its units may have what was in a span (V7) */
-    bool divisible;        /* if unclean: parts of its SuperSlab may be purged, which has no huge page (P7) */
+    bool unclean;          /* its units may have what was in a large block (V7) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     bool holes;            /* some were purged, and no block was taken since */
     /* The first three words lie in the owner's line. Classes from 384 B on use no others. Order: relaxed (H1). */
@@ -55,7 +54,6 @@ struct slab {
     uint16_t blocks;
     uint8_t class;
     uint8_t units;
-    _Atomic uint64_t resident, sparse; /* by block: V19 (harden/seal.h). Order: relaxed */
     _Atomic uint8_t state; /* enum slab_state. Order: release in slab_carve, acquire without the lock: all fields */
 };
 
@@ -63,7 +61,7 @@ struct superslab {
     uint8_t first_unit[SUPERSLAB_UNITS]; /* [u]: first unit of unit u's slab; valid unless that is SLAB_FREE */
     uint32_t dense;                      /* P6 */
     uint32_t guards;                     /* V14 (superslab/strict.h) */
-    uint32_t unclean;                    /* libhakmem-secure: units that may have what was in a span (V7) */
+    uint32_t unclean;                    /* libhakmem-secure: units that may have what was in a large block (V7) */
     bool prewarmed;                      /* made ready at start, and not used since: no purge delay ends its wait */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: unit 0 holds this header */
     _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit. Order: relaxed (E1) */

@@ -126,7 +126,7 @@ static void check_clear(size_t slot, bool all)
     set_margins(slot, 0x77);
     seal_clear(block, slot);
     for (size_t at = 0; at < slot; at++) {
-        bool watched = all || slot <= SEAL_WATCHED_MOST || at < FREE_EDGE || at >= slot - SEAL_EDGE_BEHIND;
+        bool watched = all || slot <= SEAL_WATCHED_MOST || at < FREE_EDGE || at >= slot - FREE_EDGE_BEHIND;
         assert_int_equal(block[at], 0);
         block[at] ^= 1;
         assert_int_equal(seal_is_clear(block, slot, mix), !watched);
@@ -144,80 +144,61 @@ static void test_clear(void)
     }
 }
 
-/* Of a block that begins and ends inside of pages, each byte becomes zero, and pages without memory get none, at the
- * first two times. */
-static void test_zero_large(void)
+/* Of a larger slot only the edges are cleared and looked at, for each secret. */
+static void check_large(size_t slot, bool all)
 {
-    enum { PAGES = 8 };
-    unsigned char resident[PAGES];
-    struct slab slab = { 0 };
-    size_t page = os_page_size(), size = (PAGES - 1) * page;
-    char *pages = os_map(PAGES * page, page);
-    char *begin = pages + 512;
+    static _Alignas(16) char large[57344];
 
-    assert_non_null(pages);
-    for (unsigned time = 1; time <= 4; time++) {
-        memset(pages, 0x77, 512 + 100);
-        memset(pages + 3 * page, 0x77, 2 * page);
-        memset(begin + size - 100, 0x77, 200);
-        seal_zero_large(&slab, 5, begin, size);
-        assert_true(os_resident_pages(pages, PAGES * page, resident));
-        for (unsigned i = 0; i < PAGES; i++)
-            assert_int_equal(resident[i] & 1, time > 2 || (i != 1 && i != 2 && i != 5 && i != 6));
-        assert_true(begin[-1] == 0x77 && begin[size] == 0x77);
-        assert_int_equal(seal_first_written(begin, size), size);
-        assert_true(os_purge(pages + page, 2 * page) && os_purge(pages + 5 * page, 2 * page));
-        assert_int_equal(atomic_load(&slab.resident), time < 2 ? 0 : UINT64_C(1) << 5);
+    memset(large, 0x44, sizeof large);
+    seal_clear_any(large, slot);
+    for (size_t at = 0; at < slot; at++) {
+        bool edge = at < FREE_EDGE || at >= slot - FREE_EDGE_BEHIND;
+        assert_int_equal(large[at], edge ? 0 : 0x44);
+        if (!edge)
+            continue;
+        large[at] = 1;
+        assert_false(seal_is_clear(large, slot, all ? 0 : UINT64_MAX));
+        assert_int_equal(seal_first_changed(large, slot), at);
+        large[at] = 0;
     }
-    os_unmap(pages, PAGES * page);
+    assert_true(seal_is_clear(large, slot, all ? 0 : UINT64_MAX));
+    assert_int_equal(seal_first_changed(large, slot), slot);
 }
 
-/* A block whose pages all have memory is asked about once. */
-static void test_zero_large_of_what_is_resident(void)
+static void test_clear_large(void)
 {
-    static _Alignas(64) char full[8 * 4096];
-    struct slab slab = { 0 };
-
-    memset(full, 0x77, sizeof full);
-    seal_zero_large(&slab, 63, full, sizeof full);
-    assert_int_equal(atomic_load(&slab.resident), UINT64_C(1) << 63);
-    assert_int_equal(atomic_load(&slab.sparse), 0);
-    assert_int_equal(seal_first_written(full, sizeof full), sizeof full);
+    for (unsigned class = 1; class < CLASS_COUNT && !class_is_span(class); class++) {
+        if (class_size(class) <= ZEROED_MOST)
+            continue;
+        check_large(class_size(class), true);
+        check_large(class_size(class), false);
+    }
 }
 
-/* A carved slab is zero where a span lay. If its SuperSlab may be divided and the blocks are larger than a page, its
- * memory went back. */
-static void test_units_of_a_span(void)
+/* Where a large block lay, a carved slab of smaller ones is zero, and the edges of larger ones are. */
+static void test_units_of_large_blocks(void)
 {
+    static const unsigned carved[] = { CLASS_1024, CLASS_14336, CLASS_16384, CLASS_57344, CLASS_SPAN_2 };
     static struct heap owner;
-    unsigned whole = 0;
-    struct slab *slab;
 
-    hak_options.thp = OPTION_ALWAYS;
     core_begin();
-    for (unsigned i = 0; i < 4; i++) {
-        unsigned class = i % 2 ? CLASS_20480 : CLASS_1024;
-        bool divisible = i / 2;
-        uint64_t purges;
-
+    for (size_t i = 0; i < sizeof carved / sizeof *carved; i++) {
+        unsigned class = carved[i];
+        size_t slot = class_size(class);
+        struct slab *slab;
         core_acquire(size_classes[class].units, 1, 1, &slab);
-        assert_true(slab->divisible && !slab->unclean);
+        assert_false(slab->unclean);
         memset(slab->start, 0x77, slab_bytes(slab));
         slab->unclean = true;
-        slab->divisible = divisible;
-        purges = fake_calls(FAKE_PURGE);
         slab_carve(slab, class, &owner);
-        assert_int_equal(fake_calls(FAKE_PURGE) - purges, divisible && class == CLASS_20480);
-        assert_int_equal(seal_first_written(slab->start, slab_bytes(slab)), slab_bytes(slab));
-        assert_false(slab->unclean);
+        for (unsigned j = 0; j < size_classes[class].blocks; j++) {
+            const char *start = slab->start + j * slot;
+            assert_true(class_is_span(class) ? seal_first_written(start, FREE_EDGE) == FREE_EDGE
+                                             : seal_is_clear(start, slot, 0));
+            assert_int_equal(start[slot / 2], slot <= ZEROED_MOST ? 0 : 0x77);
+        }
+        assert_int_equal(slab->unclean, slot > ZEROED_MOST);
     }
-    for (unsigned i = 0; i < 60; i++) { /* a SuperSlab with a huge page may not be divided */
-        core_acquire(SPAN_MAX_UNITS, 1, 1, &slab);
-        core_use(slab, SPAN_MAX_UNITS * UNIT_SIZE);
-        assert_int_equal(slab->divisible, shared_pool.slots[window_slot_of(slab)].huge_pages != PAGES_HUGE);
-        whole += !slab->divisible;
-    }
-    assert_true(whole > 0);
 }
 
 int main(void)
@@ -227,9 +208,8 @@ int main(void)
         core_unit_test(test_is_zero),
         core_unit_test(test_seals),
         core_unit_test(test_clear),
-        core_unit_test(test_zero_large),
-        core_unit_test(test_units_of_a_span),
-        core_unit_test(test_zero_large_of_what_is_resident),
+        core_unit_test(test_clear_large),
+        core_unit_test(test_units_of_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
