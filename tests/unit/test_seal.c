@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "harden/patrol.h"
 #include "harden/seal.h"
 #include "os/os.h"
 #include "pool/heap.h"
@@ -201,6 +202,36 @@ static void test_units_of_large_blocks(void)
     }
 }
 
+static unsigned pages_of(const struct slab *slab)
+{
+    unsigned char resident[UNIT_SIZE / 4096];
+    unsigned count = 0;
+
+    assert_true(os_resident_pages(slab->start, slab_bytes(slab), resident));
+    for (unsigned i = 0; i < UNIT_SIZE / os_page_size(); i++)
+        count += resident[i] & 1;
+    return count;
+}
+
+/* The look at a whole slab finds a write to a free block, and gives no memory to pages that nobody used. */
+static void test_look_at_slab(void)
+{
+    static struct heap owner;
+    struct slab *slab;
+    bool in_use;
+
+    core_begin();
+    core_acquire(1, 1, 1, &slab);
+    slab_carve(slab, CLASS_1024, &owner);
+    assert_true(os_purge(slab->start, UNIT_SIZE));
+    assert_null(patrol_slab(slab, &in_use));
+    assert_int_equal(pages_of(slab), 0);
+    slab->start[40 * 1024 + 500] = 1;
+    assert_ptr_equal(patrol_slab(slab, &in_use), slab->start + 40 * 1024);
+    assert_false(in_use);
+    assert_int_equal(pages_of(slab), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +241,7 @@ int main(void)
         core_unit_test(test_clear),
         core_unit_test(test_clear_large),
         core_unit_test(test_units_of_large_blocks),
+        core_unit_test(test_look_at_slab),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
