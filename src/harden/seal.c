@@ -1,5 +1,7 @@
 #include "harden/seal.h"
 
+#include <string.h>
+
 #include "os/os.h"
 
 /* The last n bytes of a word in memory. */
@@ -97,11 +99,11 @@ void seal_touch(void *const *blocks, size_t count, size_t slot)
 
 void seal_clear_any(char *block, size_t slot)
 {
+    seal_set(block, slot, 0); /* in one store, for V18 */
     if (HAK_LIKELY(slot <= ZEROED_MOST)) {
-        seal_clear(block, slot);
+        memset(block, 0, slot);
         return;
     }
-    seal_set(block, slot, 0); /* in one store, for V18 */
     seal_zero(block, FREE_EDGE);
     seal_zero(block + slot - FREE_EDGE_BEHIND, FREE_EDGE_BEHIND);
 }
