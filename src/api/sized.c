@@ -82,7 +82,7 @@ static bool may_stay(size_t old, size_t size) { return HAK_SECURE ? size == old 
 
 API_EXPORT void *rallocx(void *address, size_t size, int flags)
 {
-    size_t old = front_usable_size(address, "rallocx");
+    size_t old = front_live_size(address, "rallocx");
     struct sized_place place;
     void *block;
     bool suits;
@@ -103,7 +103,7 @@ API_EXPORT void *rallocx(void *address, size_t size, int flags)
 
 API_EXPORT size_t xallocx(void *address, size_t size, size_t extra, int flags)
 {
-    size_t old = front_usable_size(address, "xallocx"), got;
+    size_t old = front_live_size(address, "xallocx"), got;
     size_t most = size > REQUEST_MAX - base_min(extra, REQUEST_MAX) ? REQUEST_MAX : size + extra;
 
     if (old == 0 || !is_aligned(address, flags))

@@ -21,6 +21,8 @@ HAK_HIDDEN void *front_aligned_alloc(size_t alignment, size_t size);
 /* block NULL: malloc. size 0 with a block: frees it, returns NULL. */
 HAK_HIDDEN void *front_realloc(void *block, size_t size, const char *function);
 HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
+/* The same for calls that go on to use the block: also reports one that is free in its slab. */
+HAK_HIDDEN size_t front_live_size(const void *block, const char *function);
 /* As front_usable_size, for any address: 0 if no live block of HAKMEM starts there. */
 HAK_HIDDEN size_t front_block_size(const void *address);
 /* Usable bytes of a block for a request of the size; the size itself if there can be no such block. */

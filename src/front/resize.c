@@ -21,7 +21,21 @@ static HAK_NOINLINE size_t usable_size_slow(const void *block, const char *funct
     return block ? block_find(block, function).size : 0;
 }
 
+/* Programs ask this of each block, so the usual case reads nothing but the page map: the slab's map would tell of a
+ * block that is free in it, for two lines of the slab's header. */
 size_t front_usable_size(const void *block, const char *function)
+{
+    size_t unit = window_block_unit(window_base(), block), class, size;
+
+    if (HAK_UNLIKELY(window_is_beyond(unit)))
+        return usable_size_slow(block, function);
+    class = __atomic_load_n(window_page_map() + unit, __ATOMIC_RELAXED);
+    if (HAK_SECURE)
+        return HAK_LIKELY(seal_tells(block, class, SEAL_MALLOC, &size)) ? size : usable_size_slow(block, function);
+    return HAK_LIKELY(class_starts_at(class, block)) ? class_bounds.size[class] : usable_size_slow(block, function);
+}
+
+size_t front_live_size(const void *block, const char *function)
 {
     unsigned class = block_class(block);
 

@@ -35,9 +35,7 @@ static void *realloc_small(char *block, size_t size)
         return NULL;
     class = __atomic_load_n(window_page_map() + unit, __ATOMIC_RELAXED);
     slot = sealed_fast_slots[class];
-    if (HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) + slot > UNIT_SIZE ||
-                     !seal_is_live(seal_of(block, slot) ^ mix, slot, SEAL_MALLOC, &old) ||
-                     !seal_slack_is_whole(block, slot, old)))
+    if (HAK_UNLIKELY(!seal_tells(block, class, SEAL_MALLOC, &old)))
         return NULL;
     if (block_may_stay(slot, size + SEAL_BYTES)) {
         seal_change(block, slot, old, size, SEAL_MALLOC, mix);
