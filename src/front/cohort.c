@@ -22,25 +22,25 @@
 /* In place of a block: the place is being filled. */
 #define CLAIMED ((uintptr_t)1)
 
-HAK_DATA_HERE _Atomic uintptr_t cohort_long[COHORT_SITES];
+HAK_DATA_HERE _Atomic uint32_t cohort_long[COHORT_SITES];
 HAK_DATA_HERE _Thread_local struct cohort_turn cohort_turn __attribute__((tls_model("initial-exec")));
 
-/* By cohort_place, or in one of the next PROBES - 1 places. Order: relaxed (E2) */
+/* By cohort_place, or in one of the next PROBES - 1 places. Order: relaxed (E1) */
 static struct cohort_site {
-    _Atomic uintptr_t key;    /* ~site; 0: none */
-    _Atomic uint32_t passed;  /* candidates since the last that was watched */
-    _Atomic int32_t live;     /* its watched blocks */
+    _Atomic uint32_t key;      /* 0: none */
+    _Atomic uint32_t passed;   /* candidates since the last that was watched */
+    _Atomic int32_t live;      /* its watched blocks */
     _Atomic uint32_t evidence; /* struct cohort_evidence */
 } cohort_sites[COHORT_SITES];
 
-/* By address. Order: release when `block` is set, acquire: the others; else relaxed (E2) */
+/* By address. Order: release when `block` is set, acquire: the others; else relaxed (E1) */
 static struct watched {
-    _Atomic uintptr_t block; /* ~address, CLAIMED, or 0 */
+    _Atomic uintptr_t block; /* ~address, which no reader takes for a reference; CLAIMED, or 0 */
     _Atomic uint32_t born;
     _Atomic uint16_t site, weight; /* weight: the candidates for which it stands */
 } watched[WATCHED];
 
-/* The candidates by age of the watched block that stands for them. Order: relaxed (E2), as for all here */
+/* Candidates by the age of the block that stood for them. Order of these: relaxed (E1) */
 static _Atomic uint32_t cohort_ended[COHORT_AGES];
 static _Atomic uint32_t cohort_clock, cohort_candidates, cohort_threads;
 static _Atomic uint32_t cohort_old; /* the age from which on a block is old; 0: not known */
@@ -68,8 +68,8 @@ static struct cohort_evidence evidence_of(uint32_t word)
 static void judge(struct cohort_site *site, bool old)
 {
     struct cohort_evidence evidence = cohort_add(evidence_of(PEEK(site->evidence)), old);
-    uintptr_t key = PEEK(site->key), none = 0;
-    _Atomic uintptr_t *place = &cohort_long[cohort_place(key)];
+    uint32_t key = PEEK(site->key), none = 0;
+    _Atomic uint32_t *place = &cohort_long[cohort_place(key)];
     bool was = PEEK(*place) == key, is = cohort_is_long(evidence, was);
 
     POKE(site->evidence, (uint32_t)evidence.old << 16 | evidence.young);
@@ -138,11 +138,11 @@ static bool draw(void)
 }
 
 /* The site's record; NULL: there is no room for one. */
-static struct cohort_site *find_site(uintptr_t key)
+static struct cohort_site *find_site(uint32_t key)
 {
     for (unsigned i = 0; i < PROBES; i++) {
         struct cohort_site *site = &cohort_sites[(cohort_place(key) + i) % COHORT_SITES];
-        uintptr_t found = 0;
+        uint32_t found = 0;
         if (PEEK(site->key) == key ||
             atomic_compare_exchange_strong_explicit(&site->key, &found, key, memory_order_relaxed,
                                                     memory_order_relaxed) ||
@@ -153,7 +153,7 @@ static struct cohort_site *find_site(uintptr_t key)
 }
 
 /* Counts a candidate. Returns its site if it is to be watched, else NULL. */
-static struct cohort_site *count_candidate(uintptr_t key, size_t size, uint32_t *weight)
+static struct cohort_site *count_candidate(uint32_t key, size_t size, uint32_t *weight)
 {
     uint32_t step = (uint32_t)base_max(size * COHORT_PERIOD / HAK_KIB, 1), candidate = ADD(cohort_candidates, 1);
     struct cohort_site *site = find_site(key);
@@ -214,7 +214,7 @@ void *cohort_allocate(size_t size)
     return block;
 }
 
-void *front_malloc_cohort(size_t size, uintptr_t key, const void *site)
+void *front_malloc_cohort(size_t size, uint32_t key, const void *site)
 {
     struct cohort_site *wanted = NULL;
     uint32_t weight;

@@ -43,7 +43,7 @@ void *counted_malloc_at(size_t size, const void *site)
     return block;
 }
 
-void *counted_malloc_cohort(size_t size, uintptr_t key, const void *site)
+void *counted_malloc_cohort(size_t size, uint32_t key, const void *site)
 {
     return counted.bound ? NULL : count_allocated(front_malloc_cohort(size, key, site)); /* Q1 */
 }

@@ -55,9 +55,12 @@ static void test_rule(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(cohort_is_long(rows[i].evidence, rows[i].was), rows[i].is);
-    for (unsigned i = 0; i < 40; i++)
-        evidence = cohort_add(evidence, i < 31);
-    assert_int_equal(evidence.old, 15);
+    for (unsigned i = 0; i < 32; i++)
+        evidence = cohort_add(evidence, true);
+    assert_int_equal(evidence.old, 32);
+    for (unsigned i = 0; i < 8; i++)
+        evidence = cohort_add(evidence, false);
+    assert_int_equal(evidence.old, 16);
     assert_int_equal(evidence.young, 8);
     assert_false(cohort_watches(2, 0, evidence));
     assert_true(cohort_watches(3, 0, evidence));
@@ -88,17 +91,19 @@ struct life {
 };
 
 static const struct life lives[] = {
-    { "one in 40 lives three phases", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, { 0 }, { 0 } },
-    { "all die with their phase", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, { 0 }, { 0 } },
-    { "all live three phases", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 3, 0 } }, 12, 50000, 0, { 0 }, { 0 } },
-    { "one site for all", { { 40, 2, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, { 0 }, { 0 } },
-    { "one in 2,000", { { 2000, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, { 0 }, { 0 } },
-    { "half", { { 2, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 100000, 0, { 0 }, { 0 } },
-    { "too little memory", { { 40, 1, 32, 3, 0 }, { 1, 2, 32, 0, 0 } }, 400, 4000, 0, { 0 }, { 0 } },
-    { "turns brief", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 24, 200000, 10, { 0 }, { 0 } },
-    { "turns long", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 }, { .phases = 3 } }, 24, 200000, 10, { 0 }, { 0 } },
-    { "brief by calls", { { 40, 1, 100, 0, 400000 }, { 1, 2, 100, 0, 10 } }, 12, 200000, 0, { 0 }, { 0 } },
-    { "large blocks", { { 40, 1, 20000, 3, 0 }, { 1, 2, 20000, 0, 0 } }, 100, 3000, 0, { 0 }, { 0 } },
+    { "one in 40 lives three phases", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, { 2, 0 }, { 0, 0
+      } },
+    { "all die with their phase", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, { 0, 0 }, { 0, 0 } },
+    { "all live three phases", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 3, 0 } }, 12, 50000, 0, { 0, 0 }, { 0, 0 } },
+    { "one site for all", { { 40, 2, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, { 0, 0 }, { 0, 0 } },
+    { "one in 2,000", { { 2000, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, { 10, 0 }, { 0, 0 } },
+    { "half", { { 2, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 100000, 0, { 2, 0 }, { 0, 0 } },
+    { "too little memory", { { 40, 1, 32, 3, 0 }, { 1, 2, 32, 0, 0 } }, 400, 4000, 0, { 0, 0 }, { 0, 0 } },
+    { "turns brief", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 24, 200000, 10, { 2, 0 }, { 11, 0 } },
+    { "turns long", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 }, { .phases = 3 } }, 24, 200000, 10, { 15, 0 }, { 0, 0
+      } },
+    { "brief by calls", { { 40, 1, 100, 0, 400000 }, { 1, 2, 100, 0, 10 } }, 12, 200000, 0, { 1, 0 }, { 0, 0 } },
+    { "large blocks", { { 40, 1, 20000, 3, 0 }, { 1, 2, 20000, 0, 0 } }, 100, 3000, 0, { 13, 0 }, { 0, 0 } },
 };
 
 static const struct life *life;
@@ -112,9 +117,11 @@ struct queue {
     size_t first, count, capacity;
 };
 
+static uint32_t key_of(unsigned site) { return cohort_key((const void *)((uintptr_t)0x400000 + site * 0x35)); }
+
 static void *call(size_t size, unsigned site)
 {
-    uintptr_t key = ~((uintptr_t)0x400000 + site * 0x35);
+    uint32_t key = key_of(site);
     void *block = cohort_calls(key) ? front_malloc_cohort(size, key, NULL) : NULL;
 
     block = block ? block : front_malloc(size);
@@ -124,8 +131,7 @@ static void *call(size_t size, unsigned site)
 
 static bool is_long(unsigned site)
 {
-    uintptr_t key = ~((uintptr_t)0x400000 + site * 0x35);
-    return atomic_load(&cohort_long[cohort_place(key)]) == key;
+    return atomic_load(&cohort_long[cohort_place(key_of(site))]) == key_of(site);
 }
 
 static void push(struct queue *queue, void *block, size_t due)
@@ -211,8 +217,7 @@ static struct heap *owner_of(const void *block)
 /* Makes the site long, as if it had been learnt. */
 static void make_long(unsigned site)
 {
-    uintptr_t key = ~((uintptr_t)0x400000 + site * 0x35);
-    atomic_store(&cohort_long[cohort_place(key)], key);
+    atomic_store(&cohort_long[cohort_place(key_of(site))], key_of(site));
 }
 
 static void test_block(void)
@@ -279,8 +284,8 @@ static void test_many_sites(void)
 
     core_begin_thread();
     for (unsigned i = 0; i < 2000000; i++) {
-        uintptr_t site = i % 3 ? (uintptr_t)i % 10000 * 8 : UINTPTR_MAX - i % 5;
-        void *block = cohort_calls(~site) ? front_malloc_cohort(48, ~site, NULL) : NULL;
+        uint32_t key = cohort_key((const void *)(i % 3 ? (uintptr_t)i % 10000 * 8 : UINTPTR_MAX - i % 5));
+        void *block = cohort_calls(key) ? front_malloc_cohort(48, key, NULL) : NULL;
         front_free(blocks[i % 64]);
         blocks[i % 64] = block ? block : front_malloc(48);
     }
