@@ -104,7 +104,7 @@ HAK_INLINE void *alloc_as_malloc(size_t size, const void *site)
     return HAK_LIKELY(block != NULL) ? block : front_malloc_at(size, site);
 }
 
-static HAK_NOINLINE void *alloc_by_cohort(size_t size, uint32_t key, const void *site)
+static HAK_NOINLINE void *alloc_by_cohort(size_t size, const void *site, uint32_t key)
 {
     void *block = front_malloc_cohort(size, key, site);
     return block ? block : alloc_as_malloc(size, site);
@@ -116,20 +116,17 @@ HAK_INLINE void *alloc_for(const void *caller, size_t size, const void *site)
     uint32_t key = cohort_key(caller);
 
     if (!HAK_SECURE && HAK_UNLIKELY(cohort_calls(key)))
-        return alloc_by_cohort(size, key, site);
+        return alloc_by_cohort(size, site, key);
     return alloc_as_malloc(size, site);
 }
 
 static HAK_NOINLINE void *alloc_for_caller(const void *caller, size_t size) { return alloc_for(caller, size, NULL); }
 
-HAK_INLINE void *alloc_at(size_t size, const void *site, const void *caller)
-{
-    return HAK_LIKELY(site != NULL) ? alloc_for(site, size, site) : alloc_for_caller(caller, size);
-}
-
 void *hak_alloc_at(size_t size, const void *site)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return alloc_at(size, site, __builtin_return_address(0)));
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return HAK_LIKELY(site != NULL)
+                                              ? alloc_for(site, size, site)
+                                              : alloc_for_caller(__builtin_return_address(0), size));
 }
 
 size_t hak_expand(void *block, size_t size)

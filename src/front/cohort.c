@@ -15,7 +15,7 @@
 #define WATCHED (1u << WATCHED_SHIFT)
 /* Sites that a look-up compares, and places that a candidate looks at for old blocks. */
 #define PROBES 8u
-#define SWEEP 8u
+#define SWEEP 4u
 /* Candidates between two looks at all ages, and how many ends these remember. */
 #define LOOK_PERIOD 64u
 #define ENDS_MOST 8192u
@@ -25,7 +25,7 @@
 HAK_DATA_HERE _Atomic uint32_t cohort_long[COHORT_SITES];
 HAK_DATA_HERE _Thread_local struct cohort_turn cohort_turn __attribute__((tls_model("initial-exec")));
 
-/* By cohort_place, or in one of the next PROBES - 1 places. Order: relaxed (E1) */
+/* By cohort_place, or in one of the next PROBES - 1 places. Order: relaxed (A1) */
 static struct cohort_site {
     _Atomic uint32_t key;      /* 0: none */
     _Atomic uint32_t passed;   /* candidates since the last that was watched */
@@ -33,14 +33,14 @@ static struct cohort_site {
     _Atomic uint32_t evidence; /* struct cohort_evidence */
 } cohort_sites[COHORT_SITES];
 
-/* By address. Order: release when `block` is set, acquire: the others; else relaxed (E1) */
+/* By address. Order: release when `block` is set, acquire: the others; else relaxed (A1) */
 static struct watched {
     _Atomic uintptr_t block; /* ~address, which no reader takes for a reference; CLAIMED, or 0 */
     _Atomic uint32_t born;
     _Atomic uint16_t site, weight; /* weight: the candidates for which it stands */
 } watched[WATCHED];
 
-/* Candidates by the age of the block that stood for them. Order of these: relaxed (E1) */
+/* Candidates by the age of the block that stood for them. Order of these: relaxed (A1) */
 static _Atomic uint32_t cohort_ended[COHORT_AGES];
 static _Atomic uint32_t cohort_clock, cohort_candidates, cohort_threads;
 static _Atomic uint32_t cohort_old; /* the age from which on a block is old; 0: not known */

@@ -62,9 +62,9 @@ static void test_rule(void **state)
         evidence = cohort_add(evidence, false);
     assert_int_equal(evidence.old, 16);
     assert_int_equal(evidence.young, 8);
-    assert_false(cohort_watches(2, 0, evidence));
-    assert_true(cohort_watches(3, 0, evidence));
-    evidence.young = 3;
+    assert_false(cohort_watches(4, 0, evidence));
+    assert_true(cohort_watches(5, 0, evidence));
+    evidence.young = 1;
     assert_true(cohort_watches(1, 0, evidence));
     assert_true(cohort_watches(1, -1, evidence));
     assert_true(cohort_watches(1, 7, evidence));
@@ -100,7 +100,7 @@ static const struct life lives[] = {
     { "half", { { 2, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 100000, 0, { 2, 0 }, { 0, 0 } },
     { "too little memory", { { 40, 1, 32, 3, 0 }, { 1, 2, 32, 0, 0 } }, 400, 4000, 0, { 0, 0 }, { 0, 0 } },
     { "turns brief", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 24, 200000, 10, { 2, 0 }, { 11, 0 } },
-    { "turns long", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 }, { .phases = 3 } }, 24, 200000, 10, { 15, 0 }, { 0, 0
+    { "turns long", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 }, { .phases = 3 } }, 24, 200000, 10, { 18, 0 }, { 0, 0
       } },
     { "brief by calls", { { 40, 1, 100, 0, 400000 }, { 1, 2, 100, 0, 10 } }, 12, 200000, 0, { 1, 0 }, { 0, 0 } },
     { "large blocks", { { 40, 1, 20000, 3, 0 }, { 1, 2, 20000, 0, 0 } }, 100, 3000, 0, { 13, 0 }, { 0, 0 } },
