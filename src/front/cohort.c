@@ -14,7 +14,7 @@
 #define WATCHED_SHIFT 11u
 #define WATCHED (1u << WATCHED_SHIFT)
 /* Sites that a look-up compares, and places that a candidate looks at for old blocks. */
-#define PROBES 8u
+#define SITE_PROBES 8u
 #define SWEEP 4u
 /* Candidates between two looks at all ages, and how many ends these remember. */
 #define LOOK_PERIOD 64u
@@ -22,10 +22,10 @@
 /* In place of a block: the place is being filled. */
 #define CLAIMED ((uintptr_t)1)
 
-HAK_DATA_HERE _Atomic uint32_t cohort_long[COHORT_SITES];
+HAK_DATA_HERE _Alignas(HAK_CACHE_LINE) _Atomic uint32_t cohort_long[COHORT_SITES]; /* in lines that nobody writes */
 HAK_DATA_HERE _Thread_local struct cohort_turn cohort_turn __attribute__((tls_model("initial-exec")));
 
-/* By cohort_place, or in one of the next PROBES - 1 places. Order: relaxed (A1) */
+/* By cohort_place, or in one of the next SITE_PROBES - 1 places. Order: relaxed (O13) */
 static struct cohort_site {
     _Atomic uint32_t key;      /* 0: none */
     _Atomic uint32_t passed;   /* candidates since the last that was watched */
@@ -33,20 +33,21 @@ static struct cohort_site {
     _Atomic uint32_t evidence; /* struct cohort_evidence */
 } cohort_sites[COHORT_SITES];
 
-/* By address. Order: release when `block` is set, acquire: the others; else relaxed (A1) */
+/* By address. Order: release when `block` is set, acquire: the others; else relaxed (O13) */
 static struct watched {
     _Atomic uintptr_t block; /* ~address, which no reader takes for a reference; CLAIMED, or 0 */
     _Atomic uint32_t born;
     _Atomic uint16_t site, weight; /* weight: the candidates for which it stands */
 } watched[WATCHED];
 
-/* Candidates by the age of the block that stood for them. Order of these: relaxed (A1) */
+/* Candidates by the age of the block that stood for them. Order of these: relaxed (O13) */
 static _Atomic uint32_t cohort_ended[COHORT_AGES];
 static _Atomic uint32_t cohort_clock, cohort_candidates, cohort_threads;
 static _Atomic uint32_t cohort_old; /* the age from which on a block is old; 0: not known */
 
 static struct heap *cohort_heap; /* Order: release by registry_served_by_all, acquire: the heap */
 
+/* ADD returns the value before. */
 #define PEEK(object) atomic_load_explicit(&(object), memory_order_relaxed)
 #define POKE(object, value) atomic_store_explicit(&(object), (value), memory_order_relaxed)
 #define ADD(object, value) atomic_fetch_add_explicit(&(object), (value), memory_order_relaxed)
@@ -122,7 +123,7 @@ static void look_at_ages(void)
 /* ---- Calls ---- */
 
 /* Draws how many calls pass before the thread's next candidate. False: this one only begins the thread's sequence. */
-static bool draw(void)
+static bool draw_turn(void)
 {
     uint32_t random = cohort_turn.random;
     bool begun = random != 0;
@@ -140,7 +141,7 @@ static bool draw(void)
 /* The site's record; NULL: there is no room for one. */
 static struct cohort_site *find_site(uint32_t key)
 {
-    for (unsigned i = 0; i < PROBES; i++) {
+    for (unsigned i = 0; i < SITE_PROBES; i++) {
         struct cohort_site *site = &cohort_sites[(cohort_place(key) + i) % COHORT_SITES];
         uint32_t found = 0;
         if (PEEK(site->key) == key ||
@@ -220,7 +221,7 @@ void *front_malloc_cohort(size_t size, uint32_t key, const void *site)
     uint32_t weight;
     void *block;
 
-    if (cohort_turn.left < 0 && draw() && key && size <= POOLED_MAX && !cache_scope())
+    if (cohort_turn.left < 0 && draw_turn() && key && size <= POOLED_MAX && !cache_scope())
         wanted = count_candidate(key, size, &weight);
     if (!wanted && (key == 0 || PEEK(cohort_long[cohort_place(key)]) != key))
         return NULL;

@@ -7,7 +7,7 @@
  * which reads the block's age off the clock. A site is long while most of its watched blocks become old. Calls of other
  * sites pay for a countdown and for a look into cohort_long.
  *
- * A1: the tables are hints. Threads race for their fields, and then an age or a decision is wrong, but never a block.
+ * O13: the tables are hints. Threads race for their fields, and then an age or a decision is wrong, but never a block.
  */
 #ifndef HAK_FRONT_COHORT_H
 #define HAK_FRONT_COHORT_H
@@ -87,7 +87,7 @@ HAK_INLINE bool cohort_watches(uint32_t passed, int32_t live, struct cohort_evid
 #define COHORT_SITES (1u << COHORT_SITES_SHIFT)
 
 /* The keys of the sites that are long, by cohort_place; 0: none. Of two sites with one place only one is long.
- * Order: relaxed (A1) */
+ * Order: relaxed (O13) */
 HAK_DATA _Atomic uint32_t cohort_long[COHORT_SITES];
 
 /* The thread's calls before its next candidate, and the state of its random numbers; 0: it has not called yet. */
