@@ -13,7 +13,7 @@
 
 enum { BLOCK = 256, CALLS = 200000, EVERY = 40, LONG = CALLS / EVERY, LATER = 3, PHASES = 50, THREADS = 4 };
 
-enum way { BY_MALLOC, BY_SITE, BY_HEAP };
+enum way { BY_MALLOC, BY_SITE, BY_CALLER, BY_HEAP };
 
 /* The blocks of one thread: the current phase's, and the long-lived ones of this phase and the LATER ones before. */
 struct work {
@@ -43,11 +43,33 @@ static const void *site_of(bool longer)
     return longer ? (const char *)(uintptr_t)case_sites : (const char *)(uintptr_t)case_sites_fork;
 }
 
-static uint64_t *take(struct work *work, bool longer)
+/* Two callers, which differ so that no compiler makes one of them. */
+static __attribute__((noinline)) void *longer_caller(void)
 {
-    uint64_t *block = work->way == BY_SITE             ? hak_alloc_at(BLOCK, site_of(longer))
-                      : longer && work->way == BY_HEAP ? hak_heap_malloc(work->heap, BLOCK)
-                                                       : hak_malloc(BLOCK);
+    void *volatile block = hak_alloc_at(BLOCK, NULL);
+    return block;
+}
+static __attribute__((noinline)) void *brief_caller(void)
+{
+    void *volatile block = hak_alloc_at(BLOCK, NULL);
+    CHECK(block != NULL, "no block");
+    return block;
+}
+
+static void *take_block(const struct work *work, bool longer)
+{
+    switch (work->way) {
+    case BY_SITE: return hak_alloc_at(BLOCK, site_of(longer));
+    case BY_CALLER: return longer ? longer_caller() : brief_caller();
+    case BY_HEAP: return longer ? hak_heap_malloc(work->heap, BLOCK) : hak_malloc(BLOCK);
+    case BY_MALLOC: break;
+    }
+    return hak_malloc(BLOCK);
+}
+
+static uint64_t *take(const struct work *work, bool longer)
+{
+    uint64_t *block = take_block(work, longer);
 
     CHECK(block != NULL, "no block");
     memset(block, 0x5a, BLOCK);
@@ -138,6 +160,7 @@ void case_sites(void)
     bounds_note("held with malloc", by_malloc);
     bounds_note("held with a heap for the long-lived blocks", held_by(BY_HEAP));
     bounds_figure("held with hak_alloc_at, at most half of malloc's", held_by(BY_SITE), by_malloc / 2);
+    bounds_figure("the same by the return address", held_by(BY_CALLER), by_malloc / 2);
 }
 
 /* A site whose blocks live as briefly as the others' from now on leaves nothing behind. */
