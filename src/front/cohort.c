@@ -13,8 +13,10 @@
 
 #define WATCHED_SHIFT 11u
 #define WATCHED (1u << WATCHED_SHIFT)
-/* Sites that a look-up compares, and places that a candidate looks at for old blocks. */
+/* Sites that a look-up compares, candidates after which one without a candidate may make room, and places that a
+ * candidate looks at for old blocks. */
 #define SITE_PROBES 8u
+#define SITE_IDLE 16384u
 #define SWEEP 4u
 /* Candidates between two looks at all ages, and how many ends these remember. */
 #define LOOK_PERIOD 64u
@@ -28,6 +30,7 @@ HAK_DATA_HERE _Thread_local struct cohort_turn cohort_turn __attribute__((tls_mo
 /* By cohort_place, or in one of the next SITE_PROBES - 1 places. Order: relaxed (O13) */
 static struct cohort_site {
     _Atomic uint32_t key;      /* 0: none */
+    _Atomic uint32_t seen;     /* the number of its last candidate */
     _Atomic uint32_t passed;   /* candidates since the last that was watched */
     _Atomic int32_t live;      /* its watched blocks */
     _Atomic uint32_t evidence; /* struct cohort_evidence */
@@ -138,9 +141,32 @@ static bool draw_turn(void)
     return begun;
 }
 
-/* The site's record; NULL: there is no room for one. */
-static struct cohort_site *find_site(uint32_t key)
+/* Whether the record may serve another site. No watched block refers to it. */
+static bool is_idle(const struct cohort_site *site, uint32_t candidate)
 {
+    uint32_t key = PEEK(site->key);
+
+    return candidate - PEEK(site->seen) > SITE_IDLE && PEEK(site->live) <= 0 &&
+           PEEK(cohort_long[cohort_place(key)]) != key;
+}
+
+static struct cohort_site *take_over(struct cohort_site *site, uint32_t key)
+{
+    uint32_t before = PEEK(site->key);
+
+    if (!atomic_compare_exchange_strong_explicit(&site->key, &before, key, memory_order_relaxed, memory_order_relaxed))
+        return NULL;
+    POKE(site->passed, 0);
+    POKE(site->live, 0);
+    POKE(site->evidence, 0);
+    return site;
+}
+
+/* The site's record; NULL: there is no room for one. */
+static struct cohort_site *find_site(uint32_t key, uint32_t candidate)
+{
+    struct cohort_site *idle = NULL;
+
     for (unsigned i = 0; i < SITE_PROBES; i++) {
         struct cohort_site *site = &cohort_sites[(cohort_place(key) + i) % COHORT_SITES];
         uint32_t found = 0;
@@ -149,21 +175,26 @@ static struct cohort_site *find_site(uint32_t key)
                                                     memory_order_relaxed) ||
             found == key)
             return site;
+        if (!idle && is_idle(site, candidate))
+            idle = site;
     }
-    return NULL;
+    return idle ? take_over(idle, key) : NULL;
 }
 
 /* Counts a candidate. Returns its site if it is to be watched, else NULL. */
 static struct cohort_site *count_candidate(uint32_t key, size_t size, uint32_t *weight)
 {
     uint32_t step = (uint32_t)base_max(size * COHORT_PERIOD / HAK_KIB, 1), candidate = ADD(cohort_candidates, 1);
-    struct cohort_site *site = find_site(key);
+    struct cohort_site *site = find_site(key, candidate);
 
     sweep(candidate, ADD(cohort_clock, step) + step);
     if (candidate % LOOK_PERIOD == 0)
         look_at_ages();
-    *weight = site ? ADD(site->passed, 1) + 1 : 0;
-    if (!site || !cohort_watches(*weight, PEEK(site->live), evidence_of(PEEK(site->evidence))))
+    if (!site)
+        return NULL;
+    POKE(site->seen, candidate);
+    *weight = ADD(site->passed, 1) + 1;
+    if (!cohort_watches(*weight, PEEK(site->live), evidence_of(PEEK(site->evidence))))
         return NULL;
     POKE(site->passed, 0);
     return site;

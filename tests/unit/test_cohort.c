@@ -76,7 +76,8 @@ static void test_rule(void **state)
 /* ---- Lives ---- */
 
 /* One call in `every` is of the site and the size. Its block is freed at the end of a phase, `phases` later (0: its
- * own), or after `calls`. From the phase `turn` on the first flow lives as the last does. */
+ * own), or after `calls`. From the phase `turn` on the first flow lives as the last does. Before the first phase 5,000
+ * other sites make `others` calls. */
 struct flow {
     unsigned every, site;
     size_t size;
@@ -87,21 +88,23 @@ struct life {
     const char *name;
     struct flow flows[FLOWS];
     unsigned phases, calls, turn;
+    unsigned others;
     unsigned became[2], ended[2]; /* golden: the phases, from 1, in which sites 1 and 2 became long, and no longer */
 };
 
 static const struct life lives[] = {
-    { "one in 40 lives longer", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, { 2, 0 }, { 0, 0 } },
-    { "all die with their phase", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, { 0, 0 }, { 0, 0 } },
-    { "all live three phases", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 3, 0 } }, 12, 50000, 0, { 0, 0 }, { 0, 0 } },
-    { "one site for all", { { 40, 2, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, { 0, 0 }, { 0, 0 } },
-    { "one in 2,000", { { 2000, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, { 10, 0 }, { 0, 0 } },
-    { "half", { { 2, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 100000, 0, { 2, 0 }, { 0, 0 } },
-    { "too little memory", { { 40, 1, 32, 3, 0 }, { 1, 2, 32, 0, 0 } }, 400, 4000, 0, { 0, 0 }, { 0, 0 } },
-    { "turns brief", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 24, 200000, 10, { 2, 0 }, { 11, 0 } },
-    { "turns long", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 }, { .phases = 3 } }, 24, 200000, 10, { 18 }, { 0 } },
-    { "brief by calls", { { 40, 1, 100, 0, 400000 }, { 1, 2, 100, 0, 10 } }, 12, 200000, 0, { 1, 0 }, { 0, 0 } },
-    { "large blocks", { { 40, 1, 20000, 3, 0 }, { 1, 2, 20000, 0, 0 } }, 100, 3000, 0, { 13, 0 }, { 0, 0 } },
+    { "one in 40 lives longer", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, 0, { 2, 0 }, { 0, 0 } },
+    { "all die with their phase", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, 0, { 0, 0 }, { 0, 0 } },
+    { "all live three phases", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 3, 0 } }, 12, 50000, 0, 0, { 0, 0 }, { 0, 0 } },
+    { "one site for all", { { 40, 2, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 200000, 0, 0, { 0, 0 }, { 0, 0 } },
+    { "one in 2,000", { { 2000, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 16, 200000, 0, 0, { 10, 0 }, { 0, 0 } },
+    { "after many", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 20, 200000, 0, 1000000, { 8, 7 }, { 0, 8 } },
+    { "half", { { 2, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 12, 100000, 0, 0, { 2, 0 }, { 0, 0 } },
+    { "too little memory", { { 40, 1, 32, 3, 0 }, { 1, 2, 32, 0, 0 } }, 400, 4000, 0, 0, { 0, 0 }, { 0, 0 } },
+    { "turns brief", { { 40, 1, 256, 3, 0 }, { 1, 2, 256, 0, 0 } }, 24, 200000, 10, 0, { 2, 0 }, { 11, 0 } },
+    { "turns long", { { 40, 1, 256, 0, 0 }, { 1, 2, 256, 0, 0 }, { .phases = 3 } }, 24, 200000, 10, 0, { 18 }, { 0 } },
+    { "brief by calls", { { 40, 1, 100, 0, 400000 }, { 1, 2, 100, 0, 10 } }, 12, 200000, 0, 0, { 1, 0 }, { 0, 0 } },
+    { "large blocks", { { 40, 1, 20000, 3, 0 }, { 1, 2, 20000, 0, 0 } }, 100, 3000, 0, 0, { 13, 0 }, { 0, 0 } },
 };
 
 static const struct life *life;
@@ -162,6 +165,8 @@ static void live(void)
         queues[i].slots = calloc(queues[i].capacity, sizeof *queues[i].slots);
         assert_non_null(queues[i].slots);
     }
+    for (unsigned i = 0; i < life->others; i++)
+        front_free(call(48, 100 + i % 5000));
     for (unsigned phase = 1; phase <= life->phases; phase++) {
         for (unsigned i = 0; i < life->calls; i++, now++) {
             unsigned number = 0, as;
