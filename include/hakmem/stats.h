@@ -96,6 +96,7 @@ enum hak_stats_heap_kind {
     HAK_STATS_FIRST_CLASS,  /* hak_heap_new's */
     HAK_STATS_PROFILE,      /* of the heap profile's sampled blocks */
     HAK_STATS_SHARED,       /* serves many threads, whose own heaps have no slabs then */
+    HAK_STATS_LONG,         /* of long-lived blocks of hak_alloc_at */
 };
 
 /* A heap: each thread that allocated has one, which the next thread takes over when it ends. */

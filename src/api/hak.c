@@ -3,6 +3,7 @@
 
 #include "api/contracts.h"
 #include "base/version.h"
+#include "front/cohort.h"
 #include "front/fast.h"
 #include "front/front.h"
 #include "front/pressure.h"
@@ -90,22 +91,42 @@ void hak_free_aligned_sized(void *block, size_t alignment, size_t size)
     contract_free_sized(block, size, alignment, "hak_free_aligned_sized");
 }
 
-/* For alloc_at: only sampled calls record the site, and they miss the fast path. */
+/* For alloc_as_malloc: only sampled calls record the site, and they miss the fast path. */
 static void *miss(size_t size)
 {
     (void)size;
     return NULL;
 }
 
-HAK_INLINE void *alloc_at(size_t size, const void *site)
+HAK_INLINE void *alloc_as_malloc(size_t size, const void *site)
 {
     void *block = front_malloc_or(size, miss, miss);
     return HAK_LIKELY(block != NULL) ? block : front_malloc_at(size, site);
 }
 
+static HAK_NOINLINE void *alloc_by_cohort(size_t size, const void *site, uint32_t key)
+{
+    void *block = front_malloc_cohort(size, key, site);
+    return block ? block : alloc_as_malloc(size, site);
+}
+
+/* `caller`: its cohort. `site`: as the profile is to show it. */
+HAK_INLINE void *alloc_for(const void *caller, size_t size, const void *site)
+{
+    uint32_t key = cohort_key(caller);
+
+    if (!HAK_SECURE && HAK_UNLIKELY(cohort_calls(key)))
+        return alloc_by_cohort(size, site, key);
+    return alloc_as_malloc(size, site);
+}
+
+static HAK_NOINLINE void *alloc_for_caller(const void *caller, size_t size) { return alloc_for(caller, size, NULL); }
+
 void *hak_alloc_at(size_t size, const void *site)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return alloc_at(size, site));
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return HAK_LIKELY(site != NULL)
+                                              ? alloc_for(site, size, site)
+                                              : alloc_for_caller(__builtin_return_address(0), size));
 }
 
 size_t hak_expand(void *block, size_t size)

@@ -1,5 +1,6 @@
 /* Frees beyond the fast path. */
 #include "front/block.h"
+#include "front/cohort.h"
 #include "front/direct.h"
 #include "front/entries.h"
 #include "front/fast.h"
@@ -20,7 +21,7 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* Frees a block of a first-class heap, or a sample. */
+/* Frees a block of a first-class heap, a long-lived one, or a sample. */
 static void uncached_free(void *block, const char *function)
 {
     struct heap *owner = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed);
@@ -31,6 +32,8 @@ static void uncached_free(void *block, const char *function)
         sample_free(block, function);
         return;
     }
+    if (owner && owner->kind == HEAP_LONG)
+        cohort_note_free(block);
     sample_forget_foreign(block);
     if (!remote_free_locked(block, function) || owner == NULL)
         return;
@@ -44,9 +47,7 @@ static HAK_NOINLINE unsigned sampled_span_class(const void *block)
     const struct slab *slab = slab_in_use_at(block);
     const struct heap *owner = slab ? atomic_load_explicit(&slab->owner, memory_order_relaxed) : NULL;
 
-    return owner && class_is_span(slab->class) && owner->kind != HEAP_PROFILE && owner->kind != HEAP_FIRST_CLASS
-               ? sample_end_span(block)
-               : CLASS_NONE;
+    return owner && class_is_span(slab->class) && heap_is_cached(owner) ? sample_end_span(block) : CLASS_NONE;
 }
 
 static void huge_block_free(void *block, const char *function)

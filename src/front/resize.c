@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "front/block.h"
+#include "front/cohort.h"
 #include "front/direct.h"
 #include "front/fast.h"
 #include "front/sealed.h"
@@ -122,6 +123,16 @@ static bool copy_is_cheaper(size_t old_size, size_t size)
     return size <= COPY_MOST && size - old_size >= old_size / 4 && ranges_fit(size);
 }
 
+/* A block for one that moves, in its cohort. */
+static void *fresh_block(const struct block *block, size_t size)
+{
+    const struct heap *owner =
+        block->slab ? atomic_load_explicit(&block->slab->owner, memory_order_acquire) : NULL;
+    void *fresh = owner && owner->kind == HEAP_LONG ? cohort_allocate(size) : NULL;
+
+    return fresh ? fresh : front_malloc(size);
+}
+
 static void *realloc_in(struct heap *heap, void *address, size_t size, const char *function)
 {
     struct block block = block_find(address, function);
@@ -148,7 +159,7 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
         }
     }
     return heap ? move_in_heap(heap, address, block.size, size)
-                : move_block(address, block.size, front_malloc(size), size);
+                : move_block(address, block.size, fresh_block(&block, size), size);
 }
 
 static void *realloc_slow(void *block, size_t size, const char *function)

@@ -1,6 +1,7 @@
 #include "je/counted.h"
 
 #include "front/block.h"
+#include "front/cohort.h"
 #include "front/front.h"
 #include "front/seats.h"
 #include "profile/profile.h"
@@ -40,6 +41,11 @@ void *counted_malloc_at(size_t size, const void *site)
     block = counted_malloc_miss(size);
     profile_site = NULL;
     return block;
+}
+
+void *counted_malloc_cohort(size_t size, uint32_t key, const void *site)
+{
+    return counted.bound ? NULL : count_allocated(front_malloc_cohort(size, key, site)); /* Q1 */
 }
 
 void *counted_uncached_alloc(size_t alignment, size_t size, bool zeroed)

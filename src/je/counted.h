@@ -42,6 +42,7 @@ HAK_INLINE size_t counted_cached_size(const void *block)
 /* Calls that the fast path cannot serve. */
 HAK_HIDDEN void *counted_malloc_miss(size_t size);
 HAK_HIDDEN void *counted_malloc_at(size_t size, const void *site);
+HAK_HIDDEN void *counted_malloc_cohort(size_t size, uint32_t key, const void *site);
 
 /* A block of the heap; NULL: of the thread's cache, also for a thread that is bound. */
 HAK_HIDDEN void *counted_alloc_in(struct heap *heap, size_t alignment, size_t size, bool zeroed);

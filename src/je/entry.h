@@ -20,6 +20,7 @@
 /* front.h */
 #define front_malloc_slow counted_malloc_miss
 #define front_malloc_at counted_malloc_at
+#define front_malloc_cohort counted_malloc_cohort
 #define front_free_slow counted_free_slow
 #define front_free_named counted_free_named
 #define front_calloc counted_calloc

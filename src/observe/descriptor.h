@@ -67,6 +67,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
     CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
     CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE) CONSTANT(HEAP_SHARED) \
+    CONSTANT(HEAP_LONG) \
     CONSTANT(HAK_DEBUG) CONSTANT(HAK_SECURE)                                                                           \
     TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
     FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \

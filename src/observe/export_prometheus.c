@@ -80,7 +80,7 @@ static void metrics_of_classes(struct output *output, const struct stats_shot *s
 /* A heap that is made between two metrics has only the later ones. */
 static void metrics_of_heaps(struct output *output, struct usage_count *count_room)
 {
-    static const char *const kinds[] = { "thread", "house", "first_class", "profile", "shared" };
+    static const char *const kinds[] = { "thread", "house", "first_class", "profile", "shared", "long_lived" };
     char labels[96];
 
     for (size_t i = 3; i < fields_heap.count; i++) { /* those before it become the labels */

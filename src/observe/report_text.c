@@ -89,7 +89,7 @@ static void text_classes(struct output *output, const struct stats_shot *shot)
 
 static void text_heaps(struct output *output, struct usage_count *count_room)
 {
-    static const char *const kinds[] = { "thread", "house", "first-class", "profile", "shared" };
+    static const char *const kinds[] = { "thread", "house", "first-class", "profile", "shared", "long-lived" };
     struct hak_stats_heap rows[HEAPS_SHOWN], row;
     size_t count = 0, all = 0;
 

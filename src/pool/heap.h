@@ -36,7 +36,8 @@ enum heap_kind {
     HEAP_HOUSE,
     HEAP_FIRST_CLASS,
     HEAP_PROFILE, /* of sampled blocks, src/profile */
-    HEAP_SHARED   /* O8 */
+    HEAP_SHARED,  /* O8 */
+    HEAP_LONG     /* of blocks that live long, front/cohort.h */
 };
 
 /* The warm pool: empty slabs, not carved, in stocks by their length in units. A miss fetches `budget` slabs, twice as
@@ -134,6 +135,12 @@ HAK_INLINE bool warm_learns(unsigned class) { return class_size(class) >= WARM_L
 HAK_INLINE bool heap_serves_threads(const struct heap *heap)
 {
     return heap->kind == HEAP_THREAD || heap->kind == HEAP_SHARED;
+}
+
+/* Whether blocks of the heap may enter thread caches, and the page map has the class of its slabs (W2). */
+HAK_INLINE bool heap_is_cached(const struct heap *heap)
+{
+    return heap_serves_threads(heap) || heap->kind == HEAP_HOUSE;
 }
 
 /* Whether the fields under heap.lock may be read (O3, O7). */

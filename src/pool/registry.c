@@ -86,19 +86,26 @@ static struct heap *registry_make(enum heap_kind kind)
     return heap;
 }
 
-/* Makes a heap that is never a thread's own (O4). */
-static struct heap *registry_make_served_by_all(enum heap_kind kind)
+static void make_served_by_all(enum heap_kind kind, struct heap **place)
 {
     struct heap *heap;
 
     lock_acquire(&registry.lock);
-    heap = registry_make(kind);
+    heap = *place ? NULL : registry_make(kind);
     if (heap) {
         heap_begin(heap, kind);
         atomic_store(&heap->state, HEAP_ORPHAN);
+        __atomic_store_n(place, heap, __ATOMIC_RELEASE); /* Release: the heap */
     }
     lock_release(&registry.lock);
-    return heap;
+}
+
+bool registry_served_by_all(enum heap_kind kind, struct heap **place)
+{
+    if (HAK_LIKELY(__atomic_load_n(place, __ATOMIC_ACQUIRE) != NULL)) /* Acquire: the heap */
+        return true;
+    make_served_by_all(kind, place);
+    return __atomic_load_n(place, __ATOMIC_RELAXED) != NULL; /* as this thread or the lock's last holder stored it */
 }
 
 bool registry_init(void)
@@ -107,12 +114,8 @@ bool registry_init(void)
 
     registry.own_most = (uint32_t)base_max(OWN_LEAST, 4 * cpus);
     registry.shared_count = (uint32_t)base_min(base_max(SHARED_LEAST, 4 * cpus), SHARED_MOST);
-    if (!registry.house)
-        registry.house = registry_make_served_by_all(HEAP_HOUSE);
-    return registry.house != NULL;
+    return registry_served_by_all(HEAP_HOUSE, &registry.house);
 }
-
-struct heap *registry_new_profile(void) { return registry_make_served_by_all(HEAP_PROFILE); }
 
 /* ---- Threads' heaps ---- */
 
@@ -263,7 +266,7 @@ static bool cache_is_lost(const struct heap *heap, const struct heap *mine, stru
 /* The list that the heap belongs to by its kind and state. */
 static enum registry_list list_in_child(struct heap *heap, const struct heap *mine)
 {
-    if (heap->kind == HEAP_HOUSE || heap->kind == HEAP_PROFILE || heap == mine)
+    if ((!heap_serves_threads(heap) && heap->kind != HEAP_FIRST_CLASS) || heap == mine)
         return LIST_SERVED;
     if (atomic_load(&heap->state) == HEAP_LOST)
         return LIST_NONE;

@@ -13,7 +13,7 @@
 /* The list that a heap is in. */
 enum registry_list {
     LIST_NONE = 0,
-    LIST_SERVED,  /* heaps of threads, shared heaps, the house heap, the profile's heap */
+    LIST_SERVED,  /* heaps of threads, shared heaps, the house heap, those of the profile and of long-lived blocks */
     LIST_LEFT,    /* orphans as their threads left them, with blocks in their caches; the last one first */
     LIST_SETTLED, /* orphans whose caches are empty; those that kept their cache's memory come first */
     LIST_PROGRAM, /* first-class heaps */
@@ -92,8 +92,8 @@ HAK_HIDDEN void registry_abandon_heap(struct heap *heap);
  * registry.lock, unless the fork did not get it. */
 HAK_HIDDEN void registry_reset_in_child(struct heap *mine, struct heap *(*serving)(const void *cache));
 
-/* Makes the heap of sampled blocks, which no thread serves (O4). NULL: memory is out. */
-HAK_HIDDEN struct heap *registry_new_profile(void);
+/* Makes a heap of the kind for *place, if there is none yet. It is never a thread's own (O4). False: memory is out. */
+HAK_HIDDEN bool registry_served_by_all(enum heap_kind kind, struct heap **place);
 
 HAK_HIDDEN struct heap *registry_new_first_class(void);
 /* Marks a first-class heap that owns nothing any more as unused. A second call has no effect. */

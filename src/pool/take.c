@@ -117,7 +117,7 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 /* The page map's byte for slabs of the class: 0 if their blocks never enter a thread cache (W2). */
 static unsigned heap_page_map_class(const struct heap *heap, unsigned class)
 {
-    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE ? CLASS_NONE : class;
+    return heap_is_cached(heap) ? class : CLASS_NONE;
 }
 
 static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)

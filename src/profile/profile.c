@@ -44,9 +44,7 @@ static void set_means(uint64_t record_mean, uint64_t guard_mean)
 
 bool profile_set(uint64_t mean)
 {
-    if (mean && !profile.heap)
-        profile.heap = registry_new_profile();
-    if (mean && !profile.heap)
+    if (mean && !registry_served_by_all(HEAP_PROFILE, &profile.heap))
         return false;
     atomic_store(&profile.by_readers, false);
     set_means(mean, profile.guard_mean);

@@ -85,8 +85,8 @@ CONSTANTS = {
 OTHER_CONSTANTS = {
     "WINDOW_PAGE_MAP": (0, 1 << 30), "CACHE_SLOTS": (1, 1 << 20), "CACHE_SLOTS_FIRST": (1, 1 << 20),
     "FAST_MAX": (1, 1 << 30), "SLOT_FOREIGN": (0, KINDS_MOST), "HEAP_PROFILE": (0, KINDS_MOST),
-    "HEAP_SHARED": (0, KINDS_MOST), "STACK_MOST": (1, 1 << 12), "WEIGHT_ONE": (1, 1 << 48),
-    "HAK_SECURE": (0, 1),
+    "HEAP_SHARED": (0, KINDS_MOST), "HEAP_LONG": (0, KINDS_MOST), "STACK_MOST": (1, 1 << 12),
+    "WEIGHT_ONE": (1, 1 << 48), "HAK_SECURE": (0, 1),
 }
 ROOTS = ("hak_window", "hak_units", "shared_pool", "registry", "size_classes", "hak_options", "huge_inside")
 PROFILE_FIELDS = {

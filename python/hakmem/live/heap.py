@@ -569,7 +569,7 @@ class Reader:
             live[slab.owner] += (slab.used - slab.cached) * size[slab.class_id]
         kinds = {self.constant["HEAP_THREAD"]: "thread", self.constant["HEAP_HOUSE"]: "house",
                  self.constant["HEAP_FIRST_CLASS"]: "first_class", self.constant.get("HEAP_PROFILE"): "profile",
-                 self.constant.get("HEAP_SHARED"): "shared"}
+                 self.constant.get("HEAP_SHARED"): "shared", self.constant.get("HEAP_LONG"): "long_lived"}
         states = {self.constant["HEAP_UNUSED"]: "unused", self.constant["HEAP_LIVE"]: "live",
                   self.constant["HEAP_ORPHAN"]: "orphan"}
         name_of = getattr(self.memory, "thread_name", None)

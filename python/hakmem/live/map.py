@@ -71,7 +71,7 @@ def packed(numbers: ReadableBuffer) -> str:
 
 
 OWNERS = {"house": "the house heap", "first_class": "a first-class heap", "profile": "the heap profile",
-          "shared": "a heap that threads share"}
+          "shared": "a heap that threads share", "long_lived": "the heap of long-lived blocks"}
 
 
 def owner_text(thread: Thread) -> str:

@@ -87,7 +87,7 @@ class Thread:
     """One heap, and the thread it serves."""
 
     heap: int  # the heap's id
-    kind: str  # thread, house, first_class, profile, shared
+    kind: str  # thread, house, first_class, profile, shared, long_lived
     state: str  # live, orphan, unused
     tid: int | None  # of a live thread's heap
     name: str  # of the thread, or of the scope that has the heap

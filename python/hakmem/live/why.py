@@ -177,7 +177,8 @@ class Maker:
 
     def caches(self) -> list[CacheRow]:
         """Returns (thread's name, its id, bytes in its cache), most first."""
-        names = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile"}
+        names = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile",
+                 "long_lived": "long-lived blocks of hak_alloc_at"}
         return sorted(((row.name or names.get(row.kind, row.state), row.tid, row.cached_bytes)
                        for row in self.shot.threads if row.cached_bytes), key=lambda row: -row[-1])
 

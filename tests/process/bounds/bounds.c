@@ -43,6 +43,10 @@ static const struct {
     { "change_sizes_soft", case_change_sizes_limited, "HAKMEM_MEMORY_LIMIT_SOFT=80M" },
     { "change_half", case_change_half, NULL },
     { "given_back", case_given_back, NULL },
+    { "sites", case_sites, NULL },
+    { "sites_threads", case_sites_threads, NULL },
+    { "sites_fork", case_sites_fork, NULL },
+    { "sites_turn", case_sites_turn, NULL },
 };
 
 static unsigned figures;

@@ -73,5 +73,9 @@ void case_change_sizes(void); /* bounds_change.c */
 void case_change_sizes_limited(void);
 void case_change_half(void);
 void case_given_back(void); /* bounds_huge_pages.c */
+void case_sites(void); /* bounds_sites.c */
+void case_sites_threads(void);
+void case_sites_fork(void);
+void case_sites_turn(void);
 
 #endif

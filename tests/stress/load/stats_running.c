@@ -152,7 +152,7 @@ static void check_rows(void)
     count = hak_stats_heaps(heaps, sizeof heaps[0], ROWS);
     CHECK(count > 0, "%zu heaps", count);
     for (size_t i = 0; i < count && i < ROWS; i++)
-        CHECK(heaps[i].used_bytes <= heaps[i].slab_bytes && heaps[i].kind <= HAK_STATS_SHARED,
+        CHECK(heaps[i].used_bytes <= heaps[i].slab_bytes && heaps[i].kind <= HAK_STATS_LONG,
               "heap %lu uses %lu of %lu bytes", heaps[i].number, heaps[i].used_bytes, heaps[i].slab_bytes);
     count = hak_stats_superslabs(superslabs, sizeof superslabs[0], ROWS);
     for (size_t i = 0; i < count && i < ROWS; i++)
