@@ -9,7 +9,7 @@ HAK_DATA_HERE const struct size_class size_classes[CLASS_COUNT] = {
     [CLASS_##size_] = { .reciprocal = RECIPROCAL(size_), .size = (size_), .blocks = SLAB_BLOCKS(size_, units_),        \
                         .units = (units_), .first_base = CLASS_##size_##_FIRST,                                        \
                         .first_limit = CLASS_FIRST_BLOCKS(size_), .slot_base = CLASS_##size_##_BASE,                   \
-                        .slot_limit = BIN_BLOCKS(cached), .deep_base = CLASS_##size_##_DEEP, .deep_limit = DEEP_BLOCKS,          \
+                        .slot_limit = BIN_BLOCKS(cached), .deep_base = CLASS_##size_##_DEEP, .deep_limit = DEEP_BLOCKS,\
                         .run_base = CLASS_##size_##_RUN, .run_limit = RUN_BLOCKS(size_),                               \
                         .run_usual = RUN_USUAL(size_, RUN_BLOCKS(size_)) },
     SLAB_CLASS_TABLE(CLASS_ROW)
@@ -18,7 +18,7 @@ HAK_DATA_HERE const struct size_class size_classes[CLASS_COUNT] = {
     [CLASS_SPAN_##units_] = { .reciprocal = RECIPROCAL((units_) * UNIT_SIZE), .size = (units_) * UNIT_SIZE,            \
                               .blocks = 1, .units = (units_), .first_base = CLASS_SPAN_##units_##_FIRST,               \
                               .first_limit = 1, .slot_base = CLASS_SPAN_##units_##_BASE,                               \
-                              .slot_limit = BIN_BLOCKS(cached), .deep_base = CLASS_SPAN_##units_##_DEEP,                         \
+                              .slot_limit = BIN_BLOCKS(cached), .deep_base = CLASS_SPAN_##units_##_DEEP,               \
                               .deep_limit = DEEP_SPANS(units_), .run_base = CLASS_SPAN_##units_##_RUN,                 \
                               .run_limit = RUN_SPANS(cached) },
     SPAN_CLASS_TABLE(CLASS_ROW)

@@ -2,8 +2,8 @@
  * A look at the seals of blocks in use as their slab is scrubbed, while threads may be at work on those blocks. It
  * finds a write past the end of a block that is not freed for long.
  *
- * V18: while a block has a live seal, its slack has only zeros and bytes of the pattern, unless the program wrote there.
- *     So if another byte is there, and the block had the same seal before and after it was read, the program did.
+ * V18: while a block has a live seal, its slack has only zeros and bytes of the pattern, unless the program wrote to
+ *     it. So if another byte is there, and the block had the same seal before and after it was read, the program did.
  */
 #ifndef HAK_HARDEN_LOOK_H
 #define HAK_HARDEN_LOOK_H
