@@ -128,7 +128,7 @@ static void look_at_ages(void)
 /* Draws how many calls pass before the thread's next candidate. False: this one only begins the thread's sequence. */
 static bool draw_turn(void)
 {
-    uint32_t random = cohort_turn.random;
+    uint32_t random = cohort_turn.random[0] | (uint32_t)cohort_turn.random[1] << 16;
     bool begun = random != 0;
 
     if (!begun)
@@ -136,8 +136,9 @@ static bool draw_turn(void)
     random ^= random << 13;
     random ^= random >> 17;
     random ^= random << 5;
-    cohort_turn.random = random | (random == 0);
-    cohort_turn.left = (int32_t)(random % COHORT_PERIOD + (begun ? COHORT_PERIOD / 2 : 0));
+    cohort_turn.random[0] = (uint16_t)(random | (random == 0));
+    cohort_turn.random[1] = (uint16_t)(random >> 16);
+    cohort_turn.left = (int16_t)(random % COHORT_PERIOD + (begun ? COHORT_PERIOD / 2 : 0));
     return begun;
 }
 

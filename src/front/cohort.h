@@ -90,10 +90,11 @@ HAK_INLINE bool cohort_watches(uint32_t passed, int32_t live, struct cohort_evid
  * Order: relaxed (O13) */
 HAK_DATA _Atomic uint32_t cohort_long[COHORT_SITES];
 
-/* The thread's calls before its next candidate, and the state of its random numbers; 0: it has not called yet. */
+/* The thread's calls before its next candidate, and the state of its random numbers in two halves; 0: it has not called
+ * yet. 6 bytes, which fill a gap: a library that is loaded late gets little room for variables of threads. */
 struct cohort_turn {
-    int32_t left;
-    uint32_t random;
+    int16_t left;
+    uint16_t random[2];
 };
 HAK_DATA _Thread_local struct cohort_turn cohort_turn __attribute__((tls_model("initial-exec")));
 
