@@ -21,7 +21,7 @@ static struct heap *close_cache(void *memory)
 {
     struct thread_cache *cache = memory;
 
-    if (HAK_SECURE || cache->open)
+    if (cache->heap && (HAK_SECURE || cache->open)) /* no heap: a fork came as the thread began */
         cache_flush_all(cache, true);
     return cache_serve_itself(cache);
 }

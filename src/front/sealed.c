@@ -232,7 +232,7 @@ static bool claim_holds(struct sealed_claim claim, const void *block, size_t req
 /* Clears what is looked at of a free span. All of it would cost as much as the program's own use of it. */
 static void span_clear(const struct held *place, size_t requested)
 {
-    memset(place->block, 0, base_min(FREE_EDGE, requested));
+    memset(place->block, 0, FREE_EDGE); /* realloc may have left the program less */
     memset(place->block + requested, 0, SEAL_BYTES);
 }
 

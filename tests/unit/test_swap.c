@@ -163,6 +163,19 @@ static void test_whole_before(void)
     assert_int_equal(refill_beside(0), 0);
 }
 
+/* A fork may come as a thread has made its cache and not set its heap. A tick in the child ends that heap. */
+static void test_cache_without_a_heap(void)
+{
+    struct heap *heap;
+
+    begin();
+    assert_non_null(heap = registry_take_heap());
+    assert_true(registry_add_cache(heap, CACHE_BYTES, sizeof(struct thread_cache)));
+    registry_abandon_heap(heap);
+    housekeep_purge(true);
+    assert_int_equal(registry.kept, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +186,7 @@ int main(void)
         core_unit_test(test_hits),
         core_unit_test(test_written_before),
         core_unit_test(test_whole_before),
+        core_unit_test(test_cache_without_a_heap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

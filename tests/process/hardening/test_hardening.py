@@ -137,6 +137,12 @@ def test_zeroed_memory_is_zero(compiled):
     assert (result.status, result.stdout, result.stderr) == (0, "zero\n", ""), result.report()
 
 
+def test_a_free_span_that_shrank_before_is_no_misuse(compiled):
+    program = compiled(HERE / "shrunk.c", "-O0", "-w", "-fno-builtin", SECURE, f"-Wl,-rpath,{SECURE.parent}")
+    result = blackbox.run([program], preload=None)
+    assert (result.status, result.stdout, result.stderr) == (0, "went on\n", ""), result.report()
+
+
 def test_a_process_that_tells_itself_not_to_abort_goes_on(compiled):
     """By its own hakmem_options: the environment cannot."""
     program = compiled(HERE / "misused.c", "-O0", "-Wno-use-after-free", "-pthread", "-ldl", "-rdynamic", "-DGO_ON")

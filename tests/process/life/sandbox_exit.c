@@ -10,6 +10,11 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef UNNOTICED
+#define prctl(...) syscall(SYS_prctl, __VA_ARGS__)
+#endif
 
 static const unsigned allowed[] = {
     SYS_read, SYS_write, SYS_close, SYS_exit, SYS_exit_group, SYS_getpid, SYS_mmap, SYS_munmap,
@@ -22,7 +27,7 @@ int main(void)
     struct sock_filter program[2 * COUNT + 4];
     struct rlimit nothing = { 0, 0 };
     unsigned short length = 0;
-    char *block = malloc(100000);
+    char *block = malloc(100000), *small = malloc(100);
 
     memset(block, 1, 100000);
     program[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
@@ -37,5 +42,6 @@ int main(void)
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &(struct sock_fprog){ length, program }) != 0)
         return 3;
     free(block);
+    free(small);
     return 0;
 }

@@ -55,6 +55,15 @@ def test_allocation_behind_a_filter_with_the_override(compiled, override_archive
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
 
 
+@pytest.mark.parametrize("flag, env", [("NOTICED", {}), ("UNNOTICED", {"HAKMEM_THP": "never"})],
+                         ids=["noticed", "unnoticed"])
+def test_the_look_of_the_hardened_library_at_exit_ends_no_sandboxed_process(compiled, library, flag, env):
+    secure = library.parent / "libhakmem-secure.so"
+    program = compiled(HERE / "sandbox_exit.c", "-O0", f"-D{flag}")
+    result = blackbox.run([program], preload=secure, env=env)
+    assert (result.status, result.stderr) == (0, ""), result.report()
+
+
 @pytest.mark.parametrize("env", [
     {"HAKMEM_SHOW_STATS": "1"},
     {"HAKMEM_SHOW_STATS": "json"},
