@@ -6,7 +6,6 @@
 #include "os/os.h"
 #include "pool/misuse.h"
 #include "pool/slab.h"
-#include "superslab/arrival.h"
 
 /* One block in so many that go back to their slabs is looked at, and as many others. Of a run, one in so many. */
 #define PATROL_STEP 4u
@@ -125,27 +124,18 @@ void patrol_flushed(void *const *blocks, unsigned count, unsigned class, uint64_
         patrol(blocks[0], class, count / PATROL_STEP, "free", chance);
 }
 
-/* Whether a part of the free block at `offset` has memory. What has none was not written since the system gave it. */
-static bool has_memory(const unsigned char *resident, size_t page, size_t offset, size_t slot)
-{
-    unsigned any = 0;
-
-    for (size_t at = offset / page; at <= (offset + slot - 1) / page; at++)
-        any |= resident[at];
-    return any & 1;
-}
-
 char *patrol_slab(struct slab *slab, bool *in_use)
 {
-    unsigned char resident[8 * UNIT_SIZE / 4096];
-    size_t slot = class_size(slab->class), page = os_page_size();
+    size_t slot = class_size(slab->class);
     unsigned withheld = slab_blocks_withheld(slab->class);
-    bool known = arrival_may_look() && os_resident_pages(slab->start, slab_bytes(slab), resident);
+    size_t page = os_page_size();
+    uint64_t given = atomic_load_explicit(&slab->given, memory_order_relaxed);
 
     for (unsigned i = withheld; i < slab->blocks; i++) {
         char *block = slab->start + i * slot;
         *in_use = !((atomic_load_explicit(&slab->local[i / 64], memory_order_relaxed) >> i % 64) & 1);
-        if (!*in_use && known && !has_memory(resident, page, i * slot, slot)) /* a look would fault a page in */
+        /* A look at a page of which nothing was given out would fault it in. */
+        if (!*in_use && !(given & (slab_page_bit(slab, block, page) | slab_page_bit(slab, block + slot - 1, page))))
             continue;
         if (HAK_UNLIKELY(*in_use ? patrol_may_read(slot) && !seal_may_be(block, slot)
                                  : !seal_is_clear(block, slot, seal_mix(block))))

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "os/os.h"
+#include "superslab/superslab.h"
 
 /* The last n bytes of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -79,8 +80,10 @@ size_t seal_first_written(const char *memory, size_t size)
 static void touch(char *at)
 {
     uint64_t *word = (uint64_t *)(void *)at;
+    struct slab *slab = slab_of(at);
 
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    atomic_fetch_or_explicit(&slab->given, slab_page_bit(slab, at, os_page_size()), memory_order_relaxed);
 }
 
 void seal_touch(void *const *blocks, size_t count, size_t slot)

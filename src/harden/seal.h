@@ -225,7 +225,8 @@ HAK_INLINE void seal_clear(char *block, size_t slot) { seal_zero(block, slot); }
 HAK_HIDDEN void seal_clear_any(char *block, size_t slot);
 
 /* Writes to the pages of free slots that are looked at, whose slab may have no memory behind it. Else the look at them
- * would read the system's page of zeros into place, and the write of their seal would take another fault. */
+ * would read the system's page of zeros into place, and the write of their seal would take another fault. Notes these
+ * pages in slab.given. */
 HAK_HIDDEN void seal_touch(void *const *blocks, size_t count, size_t slot);
 
 /* Reads what a word, a seal XOR its block's mix, tells of a slot. False: it is no live seal, and seal->requested is as

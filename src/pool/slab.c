@@ -49,8 +49,10 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     unsigned blocks = size_classes[class].blocks, words = (blocks + 63) / 64, i;
 
     HAK_ASSERT(atomic_load(&slab->state) == SLAB_WARM && slab->units == size_classes[class].units);
-    if (HAK_SECURE)
+    if (HAK_SECURE) {
         slab_clean(slab, class);
+        atomic_store_explicit(&slab->given, 0, memory_order_relaxed);
+    }
     for (i = 0; i < words; i++) {
         atomic_store_explicit(&slab->local[i], base_low_mask(blocks - i * 64), memory_order_relaxed);
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);

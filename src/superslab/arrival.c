@@ -1,6 +1,5 @@
 #include "superslab/arrival.h"
 
-#include "options/options.h"
 #include "superslab/ranges.h"
 #include "superslab/shared_pool.h"
 
@@ -28,10 +27,7 @@ static struct {
 
 bool arrival_superslabs_dense(void) { return atomic_load_explicit(&arrival_dense, memory_order_relaxed); }
 
-bool arrival_may_look(void)
-{
-    return hak_options.thp != OPTION_NEVER && !atomic_load_explicit(&arrival_blind, memory_order_relaxed);
-}
+bool arrival_may_look(void) { return !atomic_load_explicit(&arrival_blind, memory_order_relaxed); }
 
 void arrival_before_sandbox(void) { atomic_store_explicit(&arrival_blind, true, memory_order_relaxed); }
 

@@ -46,7 +46,7 @@ HAK_HIDDEN bool arrival_huge_begins(void *block, size_t size);
 /* A huge block is about to become free or to move. Under huge_lock. */
 HAK_HIDDEN void arrival_huge_ends(const void *block);
 
-/* False: mincore may be forbidden; HAKMEM_THP=never forbids it. Any thread. */
+/* False: mincore may be forbidden. Any thread. */
 HAK_HIDDEN bool arrival_may_look(void);
 /* The process enters a sandbox, which may forbid mincore: from now on the last looks hold. Any thread. */
 HAK_HIDDEN void arrival_before_sandbox(void);

@@ -54,6 +54,7 @@ struct slab {
     uint16_t blocks;
     uint8_t class;
     uint8_t units;
+    _Atomic uint64_t given; /* libhakmem-secure: pages of which a block was given out since the carving. Order: relaxed */
     _Atomic uint8_t state; /* enum slab_state. Order: release in slab_carve, acquire without the lock: all fields */
 };
 
@@ -83,6 +84,12 @@ HAK_INLINE struct slab *slab_of(const void *address)
 {
     struct superslab *superslab = superslab_of(address);
     return &superslab->slabs[superslab->first_unit[((uintptr_t)address >> UNIT_SHIFT) & (SUPERSLAB_UNITS - 1)]];
+}
+
+/* The bit of slab.given for the page of an address in a slab of slots: these have at most 3 units. */
+HAK_INLINE uint64_t slab_page_bit(const struct slab *slab, const char *at, size_t page)
+{
+    return UINT64_C(1) << ((size_t)(at - slab->start) / page % 64);
 }
 
 HAK_INLINE unsigned slab_first_unit(const struct slab *slab)
