@@ -54,7 +54,7 @@ struct slab {
     uint16_t blocks;
     uint8_t class;
     uint8_t units;
-    _Atomic uint64_t given; /* libhakmem-secure: pages that blocks were given out of since the carving. Order: relaxed */
+    _Atomic uint64_t given; /* libhakmem-secure: pages that blocks came from since the carving. Order: relaxed */
     _Atomic uint8_t state; /* enum slab_state. Order: release in slab_carve, acquire without the lock: all fields */
 };
 
