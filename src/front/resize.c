@@ -32,7 +32,8 @@ size_t front_usable_size(const void *block, const char *function)
         return usable_size_slow(block, function);
     class = __atomic_load_n(window_page_map() + unit, __ATOMIC_RELAXED);
     if (HAK_SECURE)
-        return HAK_LIKELY(seal_tells(block, class, SEAL_MALLOC, &size)) ? size : usable_size_slow(block, function);
+        return HAK_LIKELY(seal_tells(block, class, SIZE_MAX, SEAL_MALLOC, &size)) ? size
+                                                                                  : usable_size_slow(block, function);
     return HAK_LIKELY(class_starts_at(class, block)) ? class_bounds.size[class] : usable_size_slow(block, function);
 }
 

@@ -36,24 +36,25 @@ HAK_INLINE void *seal_give(void *block, size_t class, size_t size, enum seal_kin
     return block;
 }
 
-/* Whether a block at the address is the program's and as it was given. *requested: its size. False: it is not, or the
- * slow path must look closer, because it has more than FAST_MAX bytes or is of another kind. */
-HAK_INLINE bool seal_tells(const char *block, size_t class, enum seal_kind kind, size_t *requested)
+/* Whether a block at the address is the program's and as it was given. told: the size that the caller gives, or
+ * SIZE_MAX. *requested: its size. False: it is not, or the slow path must look closer, because it has more than FAST_MAX
+ * bytes or is of another kind. */
+HAK_INLINE bool seal_tells(const char *block, size_t class, size_t told, enum seal_kind kind, size_t *requested)
 {
     size_t slot = sealed_fast_slots[class];
 
     return HAK_LIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) + slot <= UNIT_SIZE) &&
            HAK_LIKELY(seal_is_live(seal_of(block, slot) ^ seal_mix(block), slot, kind, requested)) &&
+           HAK_LIKELY(told == SIZE_MAX || told == *requested) &&
            HAK_LIKELY(seal_slack_is_whole(block, slot, *requested));
 }
 
-/* The same for a free. told: the size that the caller gives, or SIZE_MAX. */
+/* The same for a free. */
 HAK_INLINE bool seal_is_whole(const char *block, size_t class, size_t told, enum seal_kind kind)
 {
     size_t requested;
 
-    return !HAK_SECURE || (seal_tells(block, class, kind, &requested) &&
-                           HAK_LIKELY(told == SIZE_MAX || told == requested));
+    return !HAK_SECURE || seal_tells(block, class, told, kind, &requested);
 }
 
 /* Takes such a block from the program. */

@@ -35,7 +35,7 @@ static void *realloc_small(char *block, size_t size)
         return NULL;
     class = __atomic_load_n(window_page_map() + unit, __ATOMIC_RELAXED);
     slot = sealed_fast_slots[class];
-    if (HAK_UNLIKELY(!seal_tells(block, class, SEAL_MALLOC, &old)))
+    if (HAK_UNLIKELY(!seal_tells(block, class, SIZE_MAX, SEAL_MALLOC, &old)))
         return NULL;
     if (block_may_stay(slot, size + SEAL_BYTES)) {
         seal_change(block, slot, old, size, SEAL_MALLOC, mix);
