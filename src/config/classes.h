@@ -73,8 +73,8 @@ enum class_first_slots {
 /* Behind them, in the same page as the last of them, lies what the heap profile counts down (struct countdowns). */
 #define COUNTDOWN_SLOTS (CLASS_COUNT + (7 * CLASS_COUNT + 7) / 8)
 
-/* In libhakmem-secure a third of a stack, and at most so many blocks, waits (V8 in front/thread_cache.h). What is left
- * serves as many calls as in the other libraries. */
+/* In libhakmem-secure a third of a stack, and at most so many blocks, waits (V8 in front/thread_cache.h). So its stacks
+ * are longer by that. */
 #define WAITING_MOST 32
 #define BIN_BLOCKS(cached) ((cached) + (!HAK_SECURE ? 0 : (cached) / 2 < WAITING_MOST ? (cached) / 2 : WAITING_MOST))
 

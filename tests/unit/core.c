@@ -54,6 +54,17 @@ void core_run(void **state)
     }
 }
 
+size_t core_row;
+
+void core_run_each(void (*body)(void), size_t count)
+{
+    struct core_test test = { body };
+    void *state = &test;
+
+    for (core_row = 0; core_row < count; core_row++)
+        core_run(&state);
+}
+
 void core_begin(void)
 {
     assert_true(shared_pool_init());

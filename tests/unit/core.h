@@ -25,6 +25,10 @@ struct core_test {
 /* Runs the body in a child, and shows what the child printed if it fails. */
 void core_run(void **state);
 
+/* The same for each number below `count`, which core_row tells the body. */
+void core_run_each(void (*body)(void), size_t count);
+extern size_t core_row;
+
 /* A row of the table for cmocka_run_group_tests. */
 #define core_unit_test(body) { #body, core_run, NULL, NULL, &(struct core_test){ body } }
 

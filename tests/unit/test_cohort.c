@@ -159,6 +159,7 @@ static void live(void)
     unsigned became[2] = { 0 }, ended[2] = { 0 };
     size_t now = 0;
 
+    life = &lives[core_row];
     core_begin_thread();
     for (unsigned i = 0; i < FLOWS; i++) {
         queues[i] = (struct queue){ .capacity = (size_t)life->calls * 5 };
@@ -199,14 +200,8 @@ static void live(void)
 
 static void test_lives(void **state)
 {
-    struct core_test body = { live };
-    void *test = &body;
-
     (void)state;
-    for (size_t i = 0; i < sizeof lives / sizeof lives[0]; i++) {
-        life = &lives[i];
-        core_run(&test);
-    }
+    core_run_each(live, sizeof lives / sizeof lives[0]);
 }
 
 /* ---- Blocks ---- */

@@ -136,6 +136,7 @@ static void live(void)
     size_t peak = 0, held = 0, left = 0;
     char **blocks;
 
+    life = &lives[core_row];
     core_begin_thread();
     shared_pool.attended = life->attended;
     blocks = calloc(life->blocks, sizeof *blocks);
@@ -157,14 +158,8 @@ static void live(void)
 
 static void test_lives(void **state)
 {
-    struct core_test body = { live };
-    void *test = &body;
-
     (void)state;
-    for (size_t i = 0; i < sizeof lives / sizeof lives[0]; i++) {
-        life = &lives[i];
-        core_run(&test);
-    }
+    core_run_each(live, sizeof lives / sizeof lives[0]);
 }
 
 /* Takes what is missing of 200 MB of blocks, and frees all but each tenth. Returns how often memory was purged, and at

@@ -226,8 +226,11 @@ static void test_look_at_slab(void)
     assert_true(os_purge(slab->start, UNIT_SIZE));
     assert_null(patrol_slab(slab, &in_use));
     assert_int_equal(pages_of(slab), 0);
-    seal_touch((void *const[]){ slab->start + 40 * 1024 }, 1, 1024);
+    /* Two blocks on one page, none of which begins there. */
+    seal_touch((void *const[]){ slab->start + 41 * 1024, slab->start + 42 * 1024 }, 2, 1024);
+    assert_int_equal(pages_of(slab), 1);
     assert_null(patrol_slab(slab, &in_use));
+    assert_int_equal(pages_of(slab), 1);
     slab->start[40 * 1024 + 500] = 1;
     assert_ptr_equal(patrol_slab(slab, &in_use), slab->start + 40 * 1024);
     assert_false(in_use);

@@ -75,6 +75,24 @@ static void test_delay(void)
         assert_ptr_not_equal(front_malloc(248), freed); /* none was freed since */
 }
 
+/* What waits leaves room for what serves: a thread beside others that takes and frees 12 large blocks in turn, of which
+ * it would cache 16 in the other libraries, soon moves none to and from its slabs. */
+static void test_room_beside_what_waits(void)
+{
+    uint64_t refilled, flushed;
+
+    begin();
+    atomic_store(&heap_signals.several, true); /* no deep bins */
+    for (unsigned i = 0; i < 16; i++)
+        use(20000, 12);
+    refilled = cache->heap->body->counters.refilled_blocks;
+    flushed = cache->heap->body->counters.flushed_blocks;
+    for (unsigned i = 0; i < 32; i++)
+        use(20000, 12);
+    assert_int_equal(cache->heap->body->counters.refilled_blocks, refilled);
+    assert_int_equal(cache->heap->body->counters.flushed_blocks, flushed);
+}
+
 /* Blocks that were freed one after the other do not come back so. */
 static void test_order(void)
 {
@@ -181,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_two_stacks),
         core_unit_test(test_delay),
+        core_unit_test(test_room_beside_what_waits),
         core_unit_test(test_order),
         core_unit_test(test_memory_is_out),
         core_unit_test(test_hits),
