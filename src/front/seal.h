@@ -37,8 +37,8 @@ HAK_INLINE void *seal_give(void *block, size_t class, size_t size, enum seal_kin
 }
 
 /* Whether a block at the address is the program's and as it was given. told: the size that the caller gives, or
- * SIZE_MAX. *requested: its size. False: it is not, or the slow path must look closer, because it has more than FAST_MAX
- * bytes or is of another kind. */
+ * SIZE_MAX. *requested: its size. False: it is not, or the slow path must look closer, because it has more than
+ * FAST_MAX bytes or is of another kind. */
 HAK_INLINE bool seal_tells(const char *block, size_t class, size_t told, enum seal_kind kind, size_t *requested)
 {
     size_t slot = sealed_fast_slots[class];
