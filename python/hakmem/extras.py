@@ -4,13 +4,14 @@ No registry has hakmem, so a hint names the packages themselves."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-# Where a package of the system has this module, and by extra the packages of Debian and of PyPI.
+# Where a package of the system has this module, and by extra the packages of Debian, which Fedora has too, and of PyPI.
 SYSTEM = Path("/usr/lib/hakmem")
 DEBIAN = {"serve": "python3-aiohttp", "trace": "python3-numpy", "leaks": "python3-numpy"}
 PYPI = {"top": "rich textual", "serve": "aiohttp", "trace": "numpy", "leaks": "numpy",
@@ -30,7 +31,10 @@ def extra(name: str, what: str) -> Iterator[None]:
 
 
 def how_to_get(name: str) -> str:
-    """Returns how the packages of an extra are installed: by apt where Debian installed this command and has them."""
-    if Path(__file__).resolve().is_relative_to(SYSTEM) and name in DEBIAN:
-        return f"apt-get install {DEBIAN[name]}"
-    return f"pip install {PYPI[name]}"
+    """Returns how the packages of an extra are installed. The Python of a system takes the system's packages only."""
+    from_pypi = f"pip install {PYPI[name]}"
+    if not Path(__file__).resolve().is_relative_to(SYSTEM):
+        return from_pypi
+    if name not in DEBIAN:
+        return f"{from_pypi}, in a virtual environment with HAKMEM's wheel"
+    return f"{'apt-get' if shutil.which('apt-get') else 'dnf'} install {DEBIAN[name]}"

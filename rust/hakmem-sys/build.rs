@@ -36,7 +36,7 @@ fn source_folder() -> PathBuf {
 fn main() {
     let target = env::var("CARGO_CFG_TARGET_OS").unwrap();
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap();
-    if target != "linux" || !["x86_64", "aarch64"].contains(&machine.as_str()) {
+    if target != "linux" || !["x86_64", "aarch64", "riscv64"].contains(&machine.as_str()) {
         return; // the crate hakmem takes the system's allocator there
     }
     let mut build = cc::Build::new();

@@ -49,6 +49,8 @@ COUNTED = re.compile(r"^(?:hakmem: )?(\d+) passed, (\d+) failed(?:, (\d+) skippe
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 READ_ONLY = ("proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus")
 HIDDEN = ("proc/kcore", "proc/keys", "proc/timer_list", "proc/sched_debug", "sys/firmware", "proc/acpi", "proc/scsi")
+# What --packages takes of a folder and its subfolders.
+PACKAGES = ("*_amd64.deb", "*_all.deb", "*-x86_64-linux-gnu.tar.gz", "*-manylinux*_x86_64.whl")
 LOOP = "while :; do :; done"
 LIBC = ctypes.CDLL(None, use_errno=True)
 PIVOT_ROOT, MNT_DETACH = 155, 2  # x86-64
@@ -234,9 +236,11 @@ def run_room(given: argparse.Namespace) -> int:
     with new_tree(make_tree(given.suite, given.tools or given.user, given.fresh)) as tree:
         home = put_checkout(tree, given)
         if given.packages:
-            for file in (*given.packages.glob("*_amd64.deb"), *given.packages.glob("*_all.deb")):
-                (tree / "packages").mkdir(exist_ok=True)
-                shutil.copy(file, tree / "packages")
+            for pattern in PACKAGES:
+                for file in given.packages.rglob(pattern):
+                    goal = tree / "packages" / file.relative_to(given.packages)
+                    goal.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(file, goal)
         before = size(tree, home), size(home)
         began = time.monotonic()
         # When `unshare` ends, the kernel ends all processes of the room, and its mounts go.
@@ -272,7 +276,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--tools", action="store_true", help="the tools of a build are installed before")
     parser.add_argument("--blank", action="store_true", help="the checkout's path holds a blank")
     parser.add_argument("--beside-load", action="store_true", help="two busy loops run beside the command")
-    parser.add_argument("--packages", type=Path, help="a folder whose .deb files the room has in /packages")
+    parser.add_argument("--packages", type=Path, help="a folder whose packages the room has in /packages")
     parser.add_argument("--fresh", action="store_true", help="make the empty system anew")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="*", help="what to run in the checkout (./hakmem test)")

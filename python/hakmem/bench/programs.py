@@ -77,6 +77,11 @@ def build_once(program: Path, stamp: str, build: Callable[[], object]) -> Path:
     return program
 
 
+def built(target: Path, what: str) -> Path:
+    """Returns the program that cargo has built in its folder, for this machine or for CARGO_BUILD_TARGET."""
+    return target / os.environ.get("CARGO_BUILD_TARGET", "") / "release" / what
+
+
 def build_rust_json(folder: str | Path) -> Path:
     """Builds bench_rust_json (serde_json on the system's allocator) in the folder and returns its path."""
     what = "bench_rust_json"
@@ -87,7 +92,7 @@ def build_rust_json(folder: str | Path) -> Path:
     def build() -> None:
         run([cargo, "build", "--release", "--locked", "--quiet", "--manifest-path", RUST_SOURCES / "Cargo.toml",
              "--target-dir", target], what)
-        shutil.copy(target / "release" / what, program)
+        shutil.copy(built(target, what), program)
 
     sources = [RUST_SOURCES / name for name in ("Cargo.toml", "Cargo.lock", "src/main.rs")]
     return build_once(program, stamp_of(sources, run([cargo, "--version"], what)), build)
@@ -109,7 +114,7 @@ def build_rust_crates(folder: str | Path) -> Path:
     for crate, feature in {"glibc": "", **CRATES}.items():
         run([cargo, "build", "--release", "--quiet", "--features", feature, "--manifest-path", manifest,
              "--target-dir", target], what)
-        shutil.copy(target / "release" / what, program.with_name(f"{what}-{crate}"))
+        shutil.copy(built(target, what), program.with_name(f"{what}-{crate}"))
     program.write_text('#!/bin/sh\nexec "$0-$BENCH_CRATE" "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     return program

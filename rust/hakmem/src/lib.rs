@@ -18,36 +18,26 @@
 //! use hakmem as _;
 //! ```
 //!
-//! HAKMEM runs on Linux on x86-64 and aarch64. Elsewhere the crate compiles, [`Hakmem`] is [`std::alloc::System`], and
-//! the other items but `options!` are missing.
+//! HAKMEM runs on Linux on x86-64, aarch64 and riscv64. Elsewhere the crate compiles, [`Hakmem`] is
+//! [`std::alloc::System`], and the other items but `options!` are missing.
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-mod elsewhere;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod heap;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod linux;
-#[cfg(all(
-    feature = "profile",
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
-))]
-pub mod profile;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod scope;
-#[cfg(all(
-    feature = "stats",
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
-))]
-pub mod stats;
+#[cfg_attr(
+    all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+    ),
+    path = "linux/mod.rs"
+)]
+#[cfg_attr(
+    not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+    )),
+    path = "elsewhere.rs"
+)]
+mod here;
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub use elsewhere::Hakmem;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub use heap::{Heap, OutOfMemory};
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub use linux::{collect, good_size, thread_idle, usable_size, version, Hakmem};
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub use scope::{outside_scopes, Scope, Within};
+pub use here::*;
 
 /// Compiles settings into the program: HAKMEM's options without `HAKMEM_`, separated by semicolons.
 ///

@@ -1,5 +1,15 @@
 //! The allocator and its functions, where HAKMEM runs.
 
+mod heap;
+#[cfg(feature = "profile")]
+pub mod profile;
+mod scope;
+#[cfg(feature = "stats")]
+pub mod stats;
+
+pub use heap::{Heap, OutOfMemory};
+pub use scope::{outside_scopes, Scope, Within};
+
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_void, CStr};
 

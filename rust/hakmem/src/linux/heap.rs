@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 
 use hakmem_sys as sys;
 
-use crate::linux::{free, BLOCK_ALIGN};
+use super::{free, BLOCK_ALIGN};
 
 /// There is no memory for a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
