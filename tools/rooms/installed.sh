@@ -103,7 +103,7 @@ for view in "look PID --explain" "look PID --stats" "look PID --once" "look PID 
     ends 0 hakmem $(echo "$view" | sed "s/PID/$process/")
 done
 # A screen without textual goes on until it is ended.
-ends 0 timeout --foreground -s INT 3 script -qec "hakmem top $process" /dev/null
+ends 0 script -qec "timeout --foreground --preserve-status -s INT 3 hakmem top $process" /dev/null
 refused
 helped hakmem leaks -- /bin/true
 ends 0 hakmem compare --rounds 1 --no-calls -- /bin/true
