@@ -22,7 +22,7 @@ told()
 # Debian's Python refuses pip outside of virtual environments.
 refused()
 {
-    ! grep 'pip install' /tmp/said | grep -qv 'virtual environment' || fail "the last command names pip"
+    ! grep -q 'pip install' /tmp/said || grep -q 'virtual environment' /tmp/said || fail "the last command names pip"
 }
 
 ends() # STATUS COMMAND...: fails unless the command ends with the status, and names only packages that exist.
