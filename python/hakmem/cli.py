@@ -47,9 +47,7 @@ LISTED = {
     "The command": ("completion", "help"),
 }
 SUMMARY_MOST = 160  # characters of a command's line
-# They measure HAKMEM itself, with what a checkout has.
-CHECKOUT_ONLY = ("bench", "peers")
-# What `hakmem help developer` lists.
+# They measure allocators, with what a checkout has. There `hakmem help developer` lists them.
 DEVELOPER = ("bench", "peers", "trace")
 # Does a part of `hakmem analyze`. Help and completion do not offer it.
 ALIAS = "advise"
@@ -85,7 +83,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of the subcommands that completion offers."""
-        hidden = {*VIEWS, ALIAS, *(CHECKOUT_ONLY if COMMAND == NAME else ())}
+        hidden = {*VIEWS, ALIAS, *(DEVELOPER if COMMAND == NAME else ())}
         return [*(name for name in COMMANDS if name not in hidden), *checkout_commands()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -93,8 +91,8 @@ class LazyGroup(click.Group):
         for heading, names in LISTED.items():
             self.format_group(ctx, formatter, heading, names)
         formatter.write_text("")
-        formatter.write_text(f"{NAME} help COMMAND prints the page of a command; {NAME} help developer lists the "
-                             "commands for developers of HAKMEM.")
+        more = "" if COMMAND == NAME else f"; {NAME} help developer lists the commands for developers of HAKMEM"
+        formatter.write_text(f"{NAME} help COMMAND prints the page of a command{more}.")
 
     def format_group(self, ctx: click.Context, formatter: click.HelpFormatter, heading: str,
                      names: Sequence[str]) -> None:
@@ -107,7 +105,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports and returns a subcommand."""
-        if cmd_name in CHECKOUT_ONLY and COMMAND == NAME:
+        if cmd_name in DEVELOPER and COMMAND == NAME:
             return None
         if cmd_name not in COMMANDS:
             return checkout_commands().get(cmd_name)
@@ -121,7 +119,7 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if args[0] in CHECKOUT_ONLY:
+            if args[0] in DEVELOPER:
                 raise click.UsageError(f"{args[0]} is a command of HAKMEM's checkout: ./hakmem {args[0]}",
                                        ctx) from error
             import difflib
@@ -183,6 +181,8 @@ def print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """List the commands, those for developers, or print the page of one."""
     if words == ("developer",):
+        if COMMAND == NAME:
+            raise click.UsageError("what developers of HAKMEM need is in its checkout: ./hakmem help developer", ctx)
         group = ctx.find_root().command
         assert isinstance(group, LazyGroup)
         formatter = ctx.make_formatter()

@@ -13,7 +13,7 @@ import click
 
 # Where a package of the system has this module, and by extra the packages of Debian, which Fedora has too, and of PyPI.
 SYSTEM = Path("/usr/lib/hakmem")
-DEBIAN = {"serve": "python3-aiohttp", "trace": "python3-numpy", "leaks": "python3-numpy"}
+DEBIAN = {"serve": "python3-aiohttp", "leaks": "python3-numpy"}
 PYPI = {"top": "rich textual", "serve": "aiohttp", "trace": "numpy", "leaks": "numpy",
         "report": "altair vl-convert-python"}
 

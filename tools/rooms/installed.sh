@@ -107,8 +107,7 @@ ends 0 script -qec "timeout --foreground --preserve-status -s INT 3 hakmem top $
 refused
 helped hakmem leaks -- /bin/true
 ends 0 hakmem compare --rounds 1 --no-calls -- /bin/true
-ends 0 hakmem trace record -o /tmp/trace -- /bin/true
-helped hakmem trace info /tmp/trace
+ends 2 hakmem trace record -- /bin/true
 echo "# hakmem serve"
 serve="timeout -s INT 12 hakmem serve --port 8427 --no-token"
 $serve >/tmp/said 2>&1 &

@@ -119,7 +119,7 @@ def test_what_the_metadata_say(wheels):
     assert about.get_payload()
     base = [line for line in about.get_all("Requires-Dist") if "extra ==" not in line]
     assert {re.match(r"[\w-]+", line)[0] for line in base} == BASE - {"hakmem", "markupsafe"}
-    assert {"top", "serve", "trace", "leaks", "report", "all"} <= set(about.get_all("Provides-Extra"))
+    assert {"top", "serve", "leaks", "report", "all"} <= set(about.get_all("Provides-Extra"))
 
 
 def test_the_same_sources_make_the_same_bytes(plan, wheels, tmp_path):
@@ -284,7 +284,7 @@ def test_gdb_finds_what_it_needs_beside_the_script(installed, running):
 
 @pytest.mark.parametrize("words, package", [
     (["serve", "PID"], "aiohttp"), (["top", "--svg", "/tmp/never.svg", "PID"], "rich"),
-    (["trace", "info", "/etc/hostname"], "numpy"), (["leaks", "--", "true"], "numpy"),
+    (["leaks", "--", "true"], "numpy"),
 ])
 def test_what_is_missing_is_said_in_a_line(hakmem, running, words, package):
     """Under a name that PyPI has: nobody else can take it."""
@@ -306,7 +306,6 @@ def test_top_without_its_extra_is_a_screen_without_keys(installed, running):
 
 
 def test_what_only_a_checkout_has_is_refused_in_a_line(hakmem):
-    assert hakmem("trace", "record", "--", "true", status=1).stderr.count("\n") == 1
-    for word in "peers", "bench":
-        assert f"./hakmem {word}" in hakmem(word, status=2).stderr
-    assert "bench" not in hakmem("help", "developer").stdout
+    for word in "peers", "bench", "trace", "help developer":
+        assert f"./hakmem {word}" in hakmem(*word.split(), status=2).stderr
+    assert "developer" not in hakmem("help").stdout
