@@ -88,6 +88,31 @@ hakmem = {{ path = "{crates}/hakmem", features = ["override", "stats", "profile"
     good(cargo("check", "--offline", "--target", target, folder=tmp_path, RUSTFLAGS="-D warnings"))
 
 
+# {target: its C compiler, what makes a program of it static, what runs the program}
+CROSS = {
+    "x86_64-unknown-linux-musl": ("musl-gcc", ["-static"], []),
+    "riscv64gc-unknown-linux-gnu": ("riscv64-linux-gnu-gcc", ["-static"], ["qemu-riscv64-static"]),
+}
+
+
+@pytest.mark.parametrize("target", CROSS)
+def test_its_build_script_serves_other_targets(crates, tmp_path, target):
+    """With nothing set by hand: a C program runs on the archive that it makes. A Rust program needs the target's std."""
+    good(cargo("check", "--offline", "--locked", folder=crates, **UNOPTIMISED))
+    script = next(crates.glob("target/debug/build/hakmem-sys-*/build-script-build"))
+    architecture, _, system, environment = target.replace("gc-", "-").split("-")
+    made = blackbox.run([script], cwd=crates / "hakmem-sys", env={
+        "OUT_DIR": str(tmp_path), "TARGET": target, "HOST": "x86_64-unknown-linux-gnu", "OPT_LEVEL": "0",
+        "DEBUG": "false", "CARGO_MANIFEST_DIR": str(crates / "hakmem-sys"), "CARGO_CFG_TARGET_ARCH": architecture,
+        "CARGO_CFG_TARGET_OS": system, "CARGO_CFG_TARGET_ENV": environment})
+    assert "cargo:rustc-link-lib=static=hakmem" in good(made), made.report()
+    compiler, static, emulator = CROSS[target]
+    program = blackbox.REPOSITORY / "tests/delivery/onefile/threads.c"
+    good(blackbox.run([compiler, *static, f"-I{crates}/hakmem-sys/vendor", program, tmp_path / "libhakmem.a", "-o",
+                       tmp_path / "threads", "-pthread"]))
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", good(blackbox.run([*emulator, tmp_path / "threads"], timeout=240)))
+
+
 def numbers(said):
     """{test program: number of its tests}. Cargo names the programs on standard error; they print to standard
     output."""
