@@ -135,7 +135,7 @@ test -f /usr/lib/systemd/system/hakmem-serve.service
 ends 0 apt-get -qy remove hakmem-serve hakmem libhakmem0
 files >/tmp/left
 echo "removed: $(wc -l </tmp/left) files" && cat /tmp/left
-ends 0 apt-get -qy purge hakmem-serve hakmem libhakmem0
+ends 0 apt-get -qy purge '~c'
 files >/tmp/left
 echo "purged: $(wc -l </tmp/left) files"
 cp /tmp/left /tmp/said
