@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +71,9 @@ def keep(kind: str, command: Iterable[str]) -> Iterator[Keeping]:
                         shutil.rmtree(child, ignore_errors=True)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):  # they hold the state of other runs
+                    folder.parent.rmdir()
+                    folder.parent.parent.rmdir()
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def test_an_interrupt_leaves_what_there_is_and_resume_goes_on(tmp_path):
     result = json.loads(compare(tmp_path, *options, "--json", "--resume", *command).stdout)
     assert sorted(s["round"] for s in result["samples"] if s["allocator"] == "glibc") == list(range(6))
     assert tool.refused(tmp_path, "compare", "--warm", 1, *options, "--resume", *command)[0] == 1
-    assert not list((tmp_path / "state").rglob("*.jsonl"))
+    assert list((tmp_path / "state").iterdir()) == []
 
 
 def test_an_interrupt_before_anything_is_known(tmp_path):
