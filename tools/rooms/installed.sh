@@ -36,8 +36,7 @@ ends() # STATUS COMMAND...: fails unless the command ends with the status, and n
     case $1 in
     hakmem)
         for package in $(told); do
-            apt-cache show "$package" >/dev/null 2>&1 || fail "'$*' names $package, which $(. /etc/os-release
-                echo "$PRETTY_NAME") has not"
+            apt-cache show "$package" >/dev/null 2>&1 || fail "'$*' names $package, which this system has not"
         done
         refused
         ;;
