@@ -97,7 +97,7 @@ CROSS = {
 
 @pytest.mark.parametrize("target", CROSS)
 def test_its_build_script_serves_other_targets(crates, tmp_path, target):
-    """With nothing set by hand: a C program runs on the archive that it makes. A Rust program needs the target's std."""
+    """With nothing set by hand: a C program runs on the archive that it makes. Rust would need the target's std."""
     good(cargo("check", "--offline", "--locked", folder=crates, **UNOPTIMISED))
     script = next(crates.glob("target/debug/build/hakmem-sys-*/build-script-build"))
     architecture, _, system, environment = target.replace("gc-", "-").split("-")
