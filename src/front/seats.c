@@ -13,8 +13,8 @@
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
-#include "superslab/arrival.h"
 #include "pool/slab.h"
+#include "superslab/arrival.h"
 
 /* ---- Past the cache ---- */
 

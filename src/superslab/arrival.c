@@ -160,16 +160,16 @@ static void clear_pages(char *pages, size_t count, const unsigned char *resident
 void arrival_clear_pages(void *block, size_t size)
 {
     unsigned char resident[ARRIVAL_CLEAR_PART / 4096];
-    char *at = block, *end = at + size, *next;
-    size_t page = os_page_size(), part;
+    size_t page = os_page_size(), part = -(uintptr_t)block & (page - 1);
+    char *at = block, *end = at + size;
 
-    if (((uintptr_t)block & (page - 1)) != 0 || !arrival_may_look()) {
+    if (!arrival_may_look()) {
         memset(block, 0, size);
         return;
     }
-    for (; (size_t)(end - at) >= page; at = next) {
+    memset(at, 0, part);
+    for (at += part; (size_t)(end - at) >= page; at += part) {
         part = base_min((size_t)(end - at) & ~(page - 1), ARRIVAL_CLEAR_PART);
-        next = at + part;
         if (os_resident_pages(at, part, resident))
             clear_pages(at, part / page, resident);
         else

@@ -6,7 +6,8 @@
  *     the contrary: smaller blocks fill theirs.
  * N9: what has huge pages or was faulted in ahead proves nothing. So one in ARRIVAL_PERIOD begins with small pages, and
  *     slabs of blocks above a page are not faulted in ahead.
- * N11: clearing a large block for calloc makes no page resident.
+ * N11: clearing a large block makes no page resident, but for pages that it has a part of. In a sandbox that may forbid
+ *     mincore, all of it is written.
  */
 #ifndef HAK_SUPERSLAB_ARRIVAL_H
 #define HAK_SUPERSLAB_ARRIVAL_H
