@@ -2,6 +2,7 @@
  * Memory: what is resident where a program writes little of its blocks, changes its sizes, or has freed most of them.
  *
  *   sparse BLOCKS SIZE WRITTEN       BLOCKS of SIZE bytes, the first WRITTEN of each written
+ *   zeroed BLOCKS SIZE WRITTEN       the same with calloc, freed and taken four times; each must read as zero there
  *   payload SIZE MIB                 MIB of blocks of SIZE bytes, all written
  *   random THREADS BLOCKS MOST       each thread holds BLOCKS of 4 KiB to MOST bytes, a byte of each written
  *   cache THREADS SIZE MIB           a cache of MIB, whose oldest entry (SIZE bytes and a header) makes place for a new
@@ -23,7 +24,7 @@
 
 #include "common.h"
 
-enum { TABLE_MOST = 1 << 23, IDLE_MS = 1500, HEADER = 64, TURNS = 8, KIB = 1024, MIB = 1024 * 1024 };
+enum { TABLE_MOST = 1 << 23, IDLE_MS = 1500, HEADER = 64, TURNS = 8, ROUNDS = 4, KIB = 1024, MIB = 1024 * 1024 };
 
 static void *table[TABLE_MOST];
 static size_t sizes[TABLE_MOST];
@@ -102,6 +103,29 @@ static void hold(const char *pattern, size_t count, size_t size, size_t written,
     operations = count;
     live_bytes = (uint64_t)count * written;
     end(count, kept);
+}
+
+static void zeroed(size_t count, size_t size, size_t written)
+{
+    begin("zeroed", count);
+    live_bytes = (uint64_t)count * written;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < count; i++) {
+            char *block = calloc(1, size);
+            if (block == NULL)
+                bench_fail("calloc(1, %zu) failed", size);
+            for (size_t byte = 0; byte < written; byte++)
+                if (block[byte] != 0)
+                    bench_fail("calloc(1, %zu): byte %zu is not 0", size, byte);
+            memset(block, 1, written);
+            table[i] = block;
+        }
+        note_full();
+        for (size_t i = 0; i < count; i++)
+            drop(i);
+        operations += 2 * count;
+    }
+    end(0, 0);
 }
 
 static void phases(size_t mib)
@@ -293,7 +317,7 @@ static uint64_t number(int argc, char **argv, int index, const char *name, uint6
 
 int main(int argc, char **argv)
 {
-    static const char *const patterns[] = {"sparse", "payload", "random", "cache", "phases",
+    static const char *const patterns[] = {"sparse", "zeroed", "payload", "random", "cache", "phases",
                                            "shifting", "spike", "scattered", "tenth", NULL};
     bench_usage(argc, argv, 4, "PATTERN A B C, as bench/drivers/memory.c lists them");
     const char *pattern = patterns[bench_choice(argc, argv, 1, "PATTERN", 0, patterns)];
@@ -301,6 +325,9 @@ int main(int argc, char **argv)
     if (strcmp(pattern, "sparse") == 0) {
         hold(pattern, number(argc, argv, 2, "BLOCKS", 1, TABLE_MOST), number(argc, argv, 3, "SIZE", 1, size),
              number(argc, argv, 4, "WRITTEN", 1, size), 0);
+    } else if (strcmp(pattern, "zeroed") == 0) {
+        zeroed(number(argc, argv, 2, "BLOCKS", 1, TABLE_MOST), number(argc, argv, 3, "SIZE", 1, size),
+               number(argc, argv, 4, "WRITTEN", 1, size));
     } else if (strcmp(pattern, "payload") == 0) {
         size_t each = number(argc, argv, 2, "SIZE", 1, size);
         hold(pattern, number(argc, argv, 3, "MIB", 1, mib) * MIB / each, each, each, 0);

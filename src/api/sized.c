@@ -17,6 +17,7 @@
 #include "front/block.h"
 #include "front/fast.h"
 #include "os/os.h"
+#include "superslab/arrival.h"
 
 enum { FLAG_ZERO = 0x40 }; /* MALLOCX_ZERO */
 
@@ -26,7 +27,7 @@ static void zero_from(void *block, size_t old)
     size_t size = front_block_size(block);
 
     if (size > old)
-        memset((char *)block + old, 0, size - old);
+        arrival_clear((char *)block + old, size - old);
 }
 
 static void *allocate_at(const struct sized_place *place, size_t size, int flags)

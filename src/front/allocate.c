@@ -18,6 +18,7 @@
 #include "os/cycles.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "superslab/arrival.h"
 #include "superslab/limits.h"
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
@@ -209,7 +210,7 @@ void *front_calloc(size_t count, size_t size)
     if (hit)
         CYCLES_CALL_IS(CYCLES_MALLOC_HIT);
     if (block && !zero)
-        memset(block, 0, bytes);
+        arrival_clear(block, bytes);
     return block;
 }
 

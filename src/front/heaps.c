@@ -1,8 +1,6 @@
 /* First-class heaps, and giving memory back on request. */
 #include "front/heaps.h"
 
-#include <string.h>
-
 #include "front/block.h"
 #include "front/direct.h"
 #include "front/front.h"
@@ -15,6 +13,7 @@
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
+#include "superslab/arrival.h"
 
 /* ---- Giving back ---- */
 
@@ -95,7 +94,7 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     void *block = front_heap_allocate(heap, alignment, size, &zero);
 
     if (block && zeroed && !zero)
-        memset(block, 0, size);
+        arrival_clear(block, size);
     return block;
 }
 

@@ -1,7 +1,5 @@
 #include "front/seats.h"
 
-#include <string.h>
-
 #include "front/block.h"
 #include "front/direct.h"
 #include "front/heaps.h"
@@ -16,6 +14,7 @@
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
+#include "superslab/arrival.h"
 
 /* ---- Past the cache ---- */
 
@@ -43,7 +42,9 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
     alignment = base_max(alignment, BLOCK_ALIGN);
     if (HAK_UNLIKELY(cache_scope() != NULL)) {
         block = scope_allocate(alignment, size, &zero);
-        return block && zeroed && !zero ? memset(block, 0, front_block_size(block)) : block;
+        if (block && zeroed && !zero)
+            arrival_clear(block, front_block_size(block));
+        return block;
     }
     housekeep();
     heap = heap_of_thread(&cache);
@@ -68,7 +69,7 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
     if (block == NULL)
         return out_of_memory();
     if (zeroed && !zero)
-        memset(block, 0, front_block_size(block));
+        arrival_clear(block, front_block_size(block));
     return block;
 }
 

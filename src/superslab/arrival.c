@@ -1,5 +1,7 @@
 #include "superslab/arrival.h"
 
+#include <string.h>
+
 #include "superslab/ranges.h"
 #include "superslab/shared_pool.h"
 
@@ -7,6 +9,8 @@
 #define ARRIVAL_PROBES 2u
 /* The most of a huge block that is looked at, from its start on. */
 #define ARRIVAL_HUGE_LOOK (2 * HAK_MIB)
+/* Blocks that are cleared are looked at in parts. */
+#define ARRIVAL_CLEAR_PART (2 * HAK_MIB)
 
 /* Order: relaxed; a look sees what it sees. */
 static _Atomic bool arrival_blind; /* no more looks */
@@ -137,4 +141,39 @@ void arrival_huge_ends(const void *block)
         return;
     look_at_huge();
     arrival_huge.block = NULL;
+}
+
+/* Clears whole pages. resident[]: of these. */
+static void clear_pages(char *pages, size_t count, const unsigned char *resident)
+{
+    size_t page = os_page_size(), end;
+
+    for (size_t i = 0; i < count; i = end) {
+        bool written = resident[i] & 1;
+        for (end = i + 1; end < count && (resident[end] & 1) == written;)
+            end++;
+        if (written || !os_purge(pages + i * page, (end - i) * page))
+            memset(pages + i * page, 0, (end - i) * page);
+    }
+}
+
+void arrival_clear_pages(void *block, size_t size)
+{
+    unsigned char resident[ARRIVAL_CLEAR_PART / 4096];
+    size_t page = os_page_size(), part = -(uintptr_t)block & (page - 1);
+    char *at = block, *end = at + size;
+
+    if (!arrival_may_look()) {
+        memset(block, 0, size);
+        return;
+    }
+    memset(at, 0, part);
+    for (at += part; (size_t)(end - at) >= page; at += part) {
+        part = base_min((size_t)(end - at) & ~(page - 1), ARRIVAL_CLEAR_PART);
+        if (os_resident_pages(at, part, resident))
+            clear_pages(at, part / page, resident);
+        else
+            memset(at, 0, part);
+    }
+    memset(at, 0, (size_t)(end - at));
 }

@@ -6,6 +6,8 @@
  *     the contrary: smaller blocks fill theirs.
  * N9: what has huge pages or was faulted in ahead proves nothing. So one in ARRIVAL_PERIOD begins with small pages, and
  *     slabs of blocks above a page are not faulted in ahead.
+ * N11: clearing a large block makes no page resident, but for pages that it has a part of. In a sandbox that may forbid
+ *     mincore, all of it is written.
  */
 #ifndef HAK_SUPERSLAB_ARRIVAL_H
 #define HAK_SUPERSLAB_ARRIVAL_H
@@ -45,6 +47,24 @@ HAK_HIDDEN void arrival_note_small(uint32_t number);
 HAK_HIDDEN bool arrival_huge_begins(void *block, size_t size);
 /* A huge block is about to become free or to move. Under huge_lock. */
 HAK_HIDDEN void arrival_huge_ends(const void *block);
+
+/* ---- Zeroed blocks ---- */
+
+/* A look at smaller blocks would be felt beside the writing. */
+#define ARRIVAL_CLEAR_LEAST (256 * HAK_KIB)
+
+/* arrival_clear of larger blocks. */
+HAK_HIDDEN void arrival_clear_pages(void *block, size_t size);
+
+/* Makes a block read as zero that nobody else uses: writes to pages that are resident, and has the system drop what the
+ * others may have in swap. Any thread, no lock. */
+HAK_INLINE void arrival_clear(void *block, size_t size)
+{
+    if (HAK_LIKELY(size < ARRIVAL_CLEAR_LEAST))
+        __builtin_memset(block, 0, size);
+    else
+        arrival_clear_pages(block, size);
+}
 
 /* False: mincore may be forbidden. Any thread. */
 HAK_HIDDEN bool arrival_may_look(void);

@@ -155,6 +155,61 @@ static void test_huge_block_that_ends(void)
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);
 }
 
+/* Whether the page is resident. */
+static bool is_resident(const char *page)
+{
+    unsigned char resident;
+
+    assert_true(os_resident_pages((const void *)((uintptr_t)page & -os_page_size()), os_page_size(), &resident));
+    return resident & 1;
+}
+
+/* Fills the pages whose number has a bit of `mask`, clears all but `rest` bytes at each end, and looks at them. */
+static void clear(size_t size, size_t mask, size_t rest)
+{
+    size_t page = os_page_size();
+    char *block = os_map(size, page);
+
+    assert_non_null(block);
+    for (size_t at = 0; at < size; at += page)
+        if (at / page & mask)
+            memset(block + at, 1, page);
+    arrival_clear(block + rest, size - 2 * rest);
+    for (size_t at = 0; at < size; at += page) {
+        bool in_part = rest && (at == 0 || at + page == size);
+        assert_true(is_resident(block + at) == ((at / page & mask) != 0 || in_part));
+    }
+    for (size_t at = 0; at < size; at++) {
+        bool cleared = at >= rest && at < size - rest;
+        assert_int_equal(block[at], !cleared && (at / page & mask) ? 1 : 0);
+    }
+    os_unmap(block, size);
+}
+
+/* N11, at the borders of the parts that are looked at. */
+static void test_clear(void)
+{
+    core_begin();
+    for (size_t size = 320 * HAK_KIB; size <= 5 * HAK_MIB; size = size * 2 + 64 * HAK_KIB)
+        for (size_t mask = 0; mask <= 0x600; mask = mask * 2 + 1)
+            for (size_t rest = 0; rest <= 100; rest += 100)
+                clear(size, mask, rest);
+}
+
+/* In a sandbox all is written, and nothing asked. */
+static void test_clear_blind(void)
+{
+    char *block = os_map(HAK_MIB, os_page_size());
+
+    memset(block, 1, HAK_MIB / 2);
+    arrival_before_sandbox();
+    arrival_clear(block, HAK_MIB);
+    for (size_t at = 0; at < HAK_MIB; at++)
+        assert_int_equal(block[at], 0);
+    assert_true(is_resident(block + HAK_MIB - os_page_size()));
+    os_unmap(block, HAK_MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +222,8 @@ int main(void)
         core_unit_test(test_blind),
         core_unit_test(test_huge_blocks),
         core_unit_test(test_huge_block_that_ends),
+        core_unit_test(test_clear),
+        core_unit_test(test_clear_blind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

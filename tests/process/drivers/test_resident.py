@@ -10,6 +10,7 @@ BIN = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/relea
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PATTERNS = {
     "sparse": ("sparse", 300, 65536, 100),
+    "zeroed": ("zeroed", 30, 1 << 20, 100),
     "payload": ("payload", 3000, 8),
     "random": ("random", 3, 50, 200000),
     "cache": ("cache", 3, 5000, 4),
@@ -57,6 +58,16 @@ def test_a_block_costs_what_is_written(library, size):
     """A page of each block, and of each SuperSlab its header."""
     blocks = (512 << 20) // size
     pairs = result("sparse", blocks, size, 100, preload=library)
+    assert mib(pairs, "full_kib") <= 1.3 * blocks * 4096 / (1 << 20) + 4
+
+
+@pytest.mark.skipif(THP.exists() and "[always]" in THP.read_text(),
+                    reason="the system gives huge pages to whatever is mapped")
+@pytest.mark.parametrize("size", [512 << 10, 1 << 20, 3 << 20, 80000000])
+def test_a_zeroed_block_costs_what_is_written(library, size):
+    """Blocks that other blocks' memory serves, too."""
+    blocks = max((256 << 20) // size, 1)
+    pairs = result("zeroed", blocks, size, 100, preload=library)
     assert mib(pairs, "full_kib") <= 1.3 * blocks * 4096 / (1 << 20) + 4
 
 

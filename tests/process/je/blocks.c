@@ -3,6 +3,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <jemalloc/jemalloc.h>
 
@@ -96,6 +98,30 @@ static void in_place(void)
     dallocx(large, 0);
 }
 
+/* The bytes of a block of at most 64 MiB that are resident. */
+static size_t resident(const char *block, size_t size)
+{
+    static unsigned char pages[64 * MIB / 4096 + 1];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    char *first = (char *)((uintptr_t)block & -page);
+
+    CHECK(mincore(first, size, pages) == 0);
+    for (size_t i = 0; i < size / page; i++)
+        bytes += (pages[i] & 1) * page;
+    return bytes;
+}
+
+/* Zeroed memory costs what is written to it, which is nothing. A huge page at each end may be resident. */
+static void costs(int more)
+{
+    char *block = mallocx(32 * MIB, MALLOCX_LG_ALIGN(12) | MALLOCX_ZERO | more);
+
+    CHECK(resident(block, 32 * MIB) <= 8 * MIB);
+    block = rallocx(block, 64 * MIB, MALLOCX_ZERO | more);
+    CHECK(resident(block, 64 * MIB) <= 16 * MIB);
+    dallocx(block, more);
+}
+
 static void limits(void)
 {
     CHECK(nallocx(SIZE_MAX, 0) == 0 && nallocx((size_t)PTRDIFF_MAX + 1, 0) == 0);
@@ -144,6 +170,8 @@ int main(void)
     sizes_and_flags(MALLOCX_ARENA(0));
     grows(0);
     grows(MALLOCX_TCACHE_NONE);
+    costs(0);
+    costs(MALLOCX_TCACHE_NONE);
     in_place();
     limits();
     prefixed();
