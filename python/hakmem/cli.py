@@ -179,7 +179,7 @@ def print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 @click.argument("words", nargs=-1, metavar="[COMMAND [SUBCOMMAND] | developer]")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """List the commands, those for developers, or print the page of one."""
+    """List the commands, or print the page of one."""
     if words == ("developer",):
         if COMMAND == NAME:
             raise click.UsageError("what developers of HAKMEM need is in its checkout: ./hakmem help developer", ctx)

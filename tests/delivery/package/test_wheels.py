@@ -308,4 +308,4 @@ def test_top_without_its_extra_is_a_screen_without_keys(installed, running):
 def test_what_only_a_checkout_has_is_refused_in_a_line(hakmem):
     for word in "peers", "bench", "trace", "help developer":
         assert f"./hakmem {word}" in hakmem(*word.split(), status=2).stderr
-    assert "developer" not in hakmem("help").stdout
+    assert "help developer" not in hakmem("help").stdout
