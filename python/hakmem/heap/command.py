@@ -99,7 +99,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     added up. --start and --stop write to the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
     from hakmem.heap.by_label import check, notes_of, rooted
-    from hakmem.heap.source import read_source
+    from hakmem.heap.source import read_source, read_sources
     from hakmem.heap.stacks import Expressions, add_up, compare, expression, select
     from hakmem.heap.symbolize import summary as one_line
     from hakmem.heap.symbolize import symbolize
@@ -156,6 +156,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     except ProfileError as error:
         raise click.UsageError(error.message) from error
     profiles: dict[AnySource, Profile]
+    empty: list[AnySource] = []
     if process and start and seconds:
         from hakmem.heap.session import during
 
@@ -168,7 +169,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         seen, profile = look(process, idle)
         profiles = {process: profile}
     else:
-        profiles = {path: read_source(path) for path in files}
+        profiles, empty = read_sources(files)
     before = {base: read_source(base)} if base else {}
     notes: list[Note] = []
     for source, profile in (*profiles.items(), *before.items()):
@@ -177,6 +178,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         found = stacks_of(seen, profile, process, full or as_json, full)
     else:
         found = add_up(profiles, full or as_json, full)
+    if empty:
+        found.notes.append(f"{len(empty)} of {len(files)} profiles hold no samples, such as {empty[0]}")
     if base:
         found = compare(found, add_up(before, full or as_json, full))
     kind = "alloc" if alloc else "peak" if peak else "inuse"

@@ -28,6 +28,10 @@ class ProfileError(click.ClickException):
     """What is wrong with a profile, or with what is asked of it."""
 
 
+class EmptyProfile(ProfileError):
+    """A profile without samples, as a short process writes it."""
+
+
 def read_profile(path: str | Path) -> Profile:
     """Returns the profile in the file; raises ProfileError if it is anything else."""
     try:
@@ -65,7 +69,7 @@ def parse_profile(data: bytes, name: object) -> Profile:
         raise ProfileError(f"{name}: not a profile in pprof's format: {problem}")
     if not profile.sample:
         apart = f"; they are {profile.period} bytes apart on average (HAKMEM_HEAP_PROFILE_RATE)" if profile.period else ""
-        raise ProfileError(f"{name}: the profile is empty: it holds no samples{apart}")
+        raise EmptyProfile(f"{name}: the profile is empty: it holds no samples{apart}")
     return profile
 
 

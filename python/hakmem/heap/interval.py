@@ -25,6 +25,7 @@ PAIRS = tuple((f"{kind}_objects", f"{kind}_space") for kind in ("alloc", "inuse"
 # What rounding may add to or take from the peak's sum.
 ROUNDING = 1e-3
 LIVE = re.compile(r"in use, counted without samples: (\d+) bytes")
+TOTALS = re.compile(r"in use: \d+ bytes \+-")  # of which the intervals are told beside the totals
 PEAK = re.compile(r"peak of what is in use: \d+ ms after the start, (\d+) bytes, (\d+) by samples")
 
 Variances = tuple[float, ...]

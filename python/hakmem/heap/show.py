@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hakmem.heap.interval import Intervals, Variances, added, error_text
+from hakmem.heap.interval import TOTALS, Intervals, Variances, added, error_text
 from hakmem.heap.by_label import Row, keys_of, ordered
 from hakmem.heap.by_label import cell as labels_cell
 from hakmem.compat import zip_strict
@@ -77,7 +77,7 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
     labels = keys_of(heap)
     if labels:
         told.append(("labels", ", ".join(f"{key} ({len(values):,})" for key, values in labels.items())))
-    told += [("comment", text) for text in dict.fromkeys(heap.comments)]
+    told += [("comment", text) for text in dict.fromkeys(heap.comments) if not TOTALS.match(text)]
     return told
 
 

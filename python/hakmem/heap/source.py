@@ -6,6 +6,7 @@ import base64
 import http.client
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
@@ -14,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import click
 
 from hakmem.clean import clean
-from hakmem.heap.file import FILE_MOST, GZIP, ProfileError, parse_profile, read_profile
+from hakmem.heap.file import FILE_MOST, GZIP, EmptyProfile, ProfileError, parse_profile, read_profile
 from hakmem.parameters import FILE, Parameter
 from hakmem.processes import ProcessParameter, all_processes, bearers, pid_of
 
@@ -111,6 +112,20 @@ def read_source(source: AnySource) -> Profile:
     if isinstance(source, Address):
         return parse_profile(fetch(source.url), source)
     return read_profile(source)
+
+
+def read_sources(sources: Iterable[AnySource]) -> tuple[dict[AnySource, Profile], list[AnySource]]:
+    """Returns the Profiles, and the sources without samples. Raises EmptyProfile if all are."""
+    profiles: dict[AnySource, Profile] = {}
+    empty: dict[AnySource, EmptyProfile] = {}
+    for source in sources:
+        try:
+            profiles[source] = read_source(source)
+        except EmptyProfile as error:
+            empty[source] = error
+    if empty and not profiles:
+        raise next(iter(empty.values()))
+    return profiles, [*empty]
 
 
 def of_process(source: Process) -> Profile:

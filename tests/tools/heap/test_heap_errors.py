@@ -49,6 +49,17 @@ def test_what_is_no_profile(tmp_path):
     assert len(said) >= 10, said
 
 
+def test_a_profile_without_samples_is_left_out_beside_others(tmp_path):
+    """A short process writes one."""
+    short = tmp_path / "short"
+    short.write_bytes(NO_PROFILES["without samples"])
+    path = known().write(tmp_path / "a")
+    alone, beside = run(path), run(short, path)
+    assert beside.exit_code == 0 and str(short) in beside.stderr
+    assert [line for line in alone.stdout.splitlines() if "%" in line] == [
+        line for line in beside.stdout.splitlines() if "%" in line] != []
+
+
 def test_files_that_cannot_be_read_or_written(tmp_path):
     refused(run(tmp_path / "none"), tmp_path / "none", os.strerror(2))
     path = known().write(tmp_path / "a")
