@@ -47,6 +47,10 @@ static const struct {
     { "sites_threads", case_sites_threads, NULL },
     { "sites_fork", case_sites_fork, NULL },
     { "sites_turn", case_sites_turn, NULL },
+    { "scopes_tenants", case_scopes_tenants, NULL },
+    { "scopes_resident", case_scopes_resident, "HAKMEM_THP=never" }, /* no page is resident that nobody wrote to */
+    { "scopes_many", case_scopes_many, NULL },
+    { "scopes_free", case_scopes_free, NULL },
 };
 
 static unsigned figures;

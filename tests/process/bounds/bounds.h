@@ -77,5 +77,9 @@ void case_sites(void); /* bounds_sites.c */
 void case_sites_threads(void);
 void case_sites_fork(void);
 void case_sites_turn(void);
+void case_scopes_tenants(void); /* bounds_scopes.c */
+void case_scopes_resident(void);
+void case_scopes_many(void);
+void case_scopes_free(void);
 
 #endif
