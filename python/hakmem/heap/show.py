@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,9 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
     labels = keys_of(heap)
     if labels:
         told.append(("labels", ", ".join(f"{key} ({len(values):,})" for key, values in labels.items())))
-    told += [("comment", text) for text in dict.fromkeys(heap.comments) if not TOTALS.match(text)]
+    # Of many profiles, what is said of one alone would fill a screen.
+    told += [("comment", text) for text, times in Counter(heap.comments).items()
+             if not TOTALS.match(text) and (times > 1 or len(files) == 1)]
     return told
 
 
