@@ -180,6 +180,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         found = add_up(profiles, full or as_json, full)
     if empty:
         found.notes.append(f"{len(empty)} of {len(files)} profiles hold no samples, such as {empty[0]}")
+        files = tuple(profiles)
     if base:
         found = compare(found, add_up(before, full or as_json, full))
     kind = "alloc" if alloc else "peak" if peak else "inuse"
