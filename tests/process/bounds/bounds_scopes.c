@@ -173,7 +173,7 @@ void case_scopes_many(void)
     began = support_seconds();
     one_scope_each(scopes, true);
     made = support_seconds();
-    bounds_figure("held by 10,000 scopes, half of them with one block", bounds_above(support_rss(), start), 200 * MIB);
+    bounds_figure("held by 10,000 scopes, half of them with one block", bounds_above(support_rss(), start), 100 * MIB);
     printf("  10,000 scopes: made in %.1f ms", (made - began) * 1e3);
     began = support_seconds();
     for (size_t i = 0; i < MANY; i++)
